@@ -1,0 +1,42 @@
+# Each target works from a bare clone: it creates .venv, installs once, and runs.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+# One thread a worker: the tests are many small steps, and threads of several workers would only wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+.PHONY: demo test test-all lint format bench figures clean
+
+demo: $(READY)
+	$(BIN)/python examples/digits.py
+
+test: lint
+	$(PYTEST) -n auto -m "not slow" --cov --cov-report=term
+
+test-all: lint
+	$(PYTEST) -n auto --hypothesis-profile=thorough
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/pyright --verifytypes adamplus --ignoreexternal
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python benchmarks/step.py
+
+figures: $(READY)
+	$(BIN)/python docs/figures/points.py
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("adamplus needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,lab]' -c constraints.txt
+	@touch $(READY)
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .coverage build dist

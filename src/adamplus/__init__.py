@@ -1,0 +1,25 @@
+"""Adam⁺: an optimizer with one state buffer, adaptive variance reduction and a proof of convergence."""
+
+from .optim import (
+    NIGT,
+    AdamPlus,
+    AdamPlusReference,
+    NAdamPlus,
+    ReduceOnPlateau,
+    Stats,
+    cifar_schedule,
+    update_bn,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "NIGT",
+    "AdamPlus",
+    "AdamPlusReference",
+    "NAdamPlus",
+    "ReduceOnPlateau",
+    "Stats",
+    "cifar_schedule",
+    "update_bn",
+]

@@ -1,0 +1,18 @@
+"""The Adam⁺ family and what belongs to training with it."""
+
+from ._batchnorm import update_bn
+from ._family import NIGT, NAdamPlus
+from ._optimizer import AdamPlus, Stats
+from ._reference import AdamPlusReference
+from ._schedules import ReduceOnPlateau, cifar_schedule
+
+__all__ = [
+    "NIGT",
+    "AdamPlus",
+    "AdamPlusReference",
+    "NAdamPlus",
+    "ReduceOnPlateau",
+    "Stats",
+    "cifar_schedule",
+    "update_bn",
+]

@@ -1,0 +1,119 @@
+"""One step of Adam⁺ (Algorithm 1 of Liu, Zhang, Orabona and Yang, 2020), written once for every way of executing it.
+
+Three sequences, of which one lives in the parameters and none is stored twice:
+
+- ŵ, where gradients are taken: what the parameters hold while training;
+- w, the iterate that the theorems speak of and that one evaluates: w = ŵ + c z;
+- z, the moving average of gradients: the only buffer.
+
+The *offset* c = η (1/β − 1) is kept from the step that made it, so that a later lr or β cannot falsify w.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ._norm import scope_norms
+
+
+@dataclass
+class Part:
+    """Tensors of one group that are executed together; `index` is their place in the group's batch."""
+
+    w_hat: list[Tensor]
+    g: list[Tensor]
+    z: list[Tensor]
+    offset: list[Tensor]
+    step: list[Tensor]
+    index: list[int]
+
+    def take(self, rows: Sequence[int]) -> "Part":
+        """Some of the tensors, as a part of their own."""
+        columns = (self.w_hat, self.g, self.z, self.offset, self.step)
+        return Part(*([column[i] for i in rows] for column in columns), index=[self.index[i] for i in rows])
+
+
+@dataclass
+class Batch:
+    """The parameters of one group that have a gradient, cut into parts."""
+
+    group: dict[str, Any]
+    parts: list[Part]
+
+
+class Execution(Protocol):
+    """The arithmetic that plain, foreach and differentiable each supply; lists in, lists out."""
+
+    def gradients(
+        self, gs: list[Tensor], w_hats: list[Tensor], zs: list[Tensor], maximize: bool, weight_decay: float
+    ) -> list[Tensor]: ...
+    def add_scaled(self, xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int) -> list[Tensor]: ...
+    def scale(self, xs: list[Tensor], factor: float | Tensor) -> list[Tensor]: ...
+    def average(self, zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> list[Tensor]: ...
+    def assign(self, xs: list[Tensor], values: list[Tensor]) -> list[Tensor]: ...
+    def norms(self, zs: list[Tensor]) -> list[Tensor]: ...
+
+
+def adam_plus(batches: Sequence[Batch], run: Execution, process_group: Any = None) -> None:
+    """Take one step of Algorithm 1 for all batches together; ŵ, z, offset and step change in their parts."""
+    for batch in batches:
+        group = batch.group
+        lr, beta = _scalar(group["lr"], group["record"]), _scalar(group["beta"], group["record"])
+        coupled = 0.0 if group["decoupled_weight_decay"] else group["weight_decay"]
+        for x in batch.parts:
+            g = run.gradients(x.g, x.w_hat, x.z, group["maximize"], coupled)
+            x.w_hat = run.add_scaled(x.w_hat, x.z, x.offset, +1)  # w_t = ŵ_t + c_{t−1} z_{t−1}
+            if group["decoupled_weight_decay"] and group["weight_decay"] != 0:
+                x.w_hat = run.scale(x.w_hat, 1 - lr * group["weight_decay"])
+            x.z = run.average(x.z, g, [_weight(t, beta) for t in x.step])  # line 10: z_t = (1 − β) z_{t−1} + β g_t
+
+    for batch, norm in zip(batches, scope_norms(batches, run.norms, process_group), strict=True):
+        group = batch.group
+        lr, beta = _scalar(group["lr"], norm), _scalar(group["beta"], norm)
+        eta = lr * beta ** group["beta_power"] / _denominator(norm, group["norm_power"], group["eps"])  # line 7
+        rate, offset = eta / beta, eta * (1 / beta - 1)
+        for x in batch.parts:
+            x.w_hat = run.add_scaled(x.w_hat, x.z, _per_tensor(rate, x), -1)  # lines 8 and 9: ŵ_{t+1} = w_t − (η/β) z_t
+            x.offset = run.assign(x.offset, _per_tensor(offset, x))
+            torch._foreach_add_(x.step, 1.0)
+        _record(group, norm, eta)
+
+
+def _weight(step: Tensor, beta: float | Tensor) -> float | Tensor:
+    """β, but 1 at a parameter's first step, where z_0 = g_0 (line 5)."""
+    if step.is_cpu and not torch.compiler.is_compiling():
+        return beta if step.item() else 1.0
+    return torch.where(step == 0, 1.0, beta)
+
+
+def _scalar(value: float | Tensor, like: Tensor) -> float | Tensor:
+    """A setting to compute with: a float, or a 0-dim tensor with the precision and device of `like`."""
+    if isinstance(value, Tensor):
+        return value.to(like).reshape(())
+    if torch.compiler.is_compiling():  # arithmetic between floats would be compiled anew for every value
+        return torch.ones((), dtype=like.dtype, device=like.device) * value
+    return value
+
+
+def _denominator(norm: Tensor, power: float, eps: float) -> Tensor:
+    """max(‖z‖^p, ε₀); with ε₀ = 0 and z = 0 any finite η is right, since it multiplies zero."""
+    denominator = norm.pow(power).clamp(min=eps)
+    return denominator if eps > 0 else denominator.masked_fill(denominator == 0, 1.0)
+
+
+def _per_tensor(value: Tensor, part: Part) -> list[Tensor]:
+    """The scalar that each tensor of a part gets, on its device and in its offset's precision."""
+    if value.ndim:
+        return [value[i].to(c) for i, c in zip(part.index, part.offset, strict=True)]
+    return [value.to(part.offset[0])] * len(part.offset)
+
+
+def _record(group: dict[str, Any], norm: Tensor, eta: Tensor) -> None:
+    """Keep what `stats()` tells on the device: ‖z‖, η and Σ‖z‖, with no wait for any of them."""
+    if norm.ndim:  # one η a tensor: the largest, and the norm over the group
+        norm, eta = torch.linalg.vector_norm(norm), eta.amax()
+    record = group["record"]
+    record.copy_(torch.stack([norm, eta, record[2] + norm]).detach())

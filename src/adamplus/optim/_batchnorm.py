@@ -1,0 +1,63 @@
+"""BatchNorm statistics at w: those gathered while training belong to ŵ."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ._modes import TwoPoints
+
+
+def update_bn(
+    loader: Iterable[Any], model: nn.Module, optimizer: TwoPoints, device: torch.device | str | None = None
+) -> None:
+    """Re-estimate the running statistics of a model's BatchNorm layers at w; everything else stays as it was.
+
+    Statistics are the plain average over the batches of `loader`, gathered with all other layers in eval mode
+    (dropout off), as they are used. Call it before an evaluation that counts.
+
+    Args:
+        loader: batches: tensors, or tuples and lists whose first entry is the model's input.
+        model: the model.
+        optimizer: the optimizer that knows w.
+        device: where to move the inputs, if anywhere.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+        >>> optimizer = adamplus.AdamPlus(model.parameters())
+        >>> adamplus.update_bn([torch.ones(8, 2)], model, optimizer)
+        >>> torch.equal(model[1].running_mean, model[0](torch.ones(2)).detach())
+        True
+    """
+    layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    if not layers:
+        return
+    batches = iter(loader)
+    first = next(batches, None)
+    if first is None:
+        raise ValueError("update_bn() got a loader without batches: the statistics are left as they were")
+
+    modes = [(m, m.training) for m in model.modules()]
+    momenta = [(m, m.momentum) for m in layers]
+    try:
+        with optimizer.averaged(), torch.no_grad():
+            for m, _ in modes:
+                m.training = isinstance(m, _BatchNorm)  # by hand: model.train() would switch a follower back to ŵ
+            for m in layers:
+                m.reset_running_stats()
+                m.momentum = None  # a plain average
+            while first is not None:
+                model(_input(first, device))
+                first = next(batches, None)
+    finally:
+        for m, mode in modes:
+            m.training = mode
+        for m, momentum in momenta:
+            m.momentum = momentum
+
+
+def _input(batch: Any, device: torch.device | str | None) -> Tensor:
+    x = batch[0] if isinstance(batch, tuple | list) else batch
+    return x if device is None else x.to(device)

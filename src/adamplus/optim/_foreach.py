@@ -1,0 +1,77 @@
+"""Foreach execution: many tensors a call, in place; plain takes over where dtypes are mixed or 16 bits wide."""
+
+import torch
+from torch import Tensor
+
+from . import _plain
+from ._algorithm import Part
+
+# Weight decay and `maximize` make temporaries of a part's size: 32 Mi elements are 128 MiB in float32.
+PART = 1 << 25
+
+
+def split(part: Part) -> list[Part]:
+    """Parts of one device and one set of dtypes, of bounded size."""
+    sizes: dict[tuple[object, ...], int] = {}
+    rows: dict[tuple[object, ...], list[int]] = {}
+    for i, (w_hat, g, z) in enumerate(zip(part.w_hat, part.g, part.z, strict=True)):
+        kind = (w_hat.device, w_hat.dtype, g.dtype, z.dtype)
+        sizes[kind] = sizes.get(kind, 0) + w_hat.numel()
+        rows.setdefault((*kind, sizes[kind] // PART), []).append(i)
+    return [part.take(chosen) for chosen in rows.values()]
+
+
+def gradients(
+    gs: list[Tensor], w_hats: list[Tensor], zs: list[Tensor], maximize: bool, weight_decay: float
+) -> list[Tensor]:
+    """±g + λ ŵ."""
+    if not _uniform(gs, w_hats, zs):
+        return _plain.gradients(gs, w_hats, zs, maximize, weight_decay)
+    if maximize:
+        gs = list(torch._foreach_neg(gs))
+    if weight_decay != 0:
+        gs = list(torch._foreach_add(gs, w_hats, alpha=weight_decay))
+    return gs
+
+
+def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int) -> list[Tensor]:
+    """x ± scale · y, in place."""
+    if not _uniform(xs, ys):
+        return _plain.add_scaled(xs, ys, scales, sign)
+    torch._foreach_addcmul_(xs, ys, scales, value=sign)
+    return xs
+
+
+def scale(xs: list[Tensor], factor: float | Tensor) -> list[Tensor]:
+    """factor · x, in place."""
+    if isinstance(factor, Tensor) or not _uniform(xs):
+        return _plain.scale(xs, factor)
+    torch._foreach_mul_(xs, factor)
+    return xs
+
+
+def average(zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> list[Tensor]:
+    """(1 − β) z + β g, in place."""
+    beta = betas[0]
+    if isinstance(beta, Tensor) or any(b != beta for b in betas) or not _uniform(zs, gs):
+        return _plain.average(zs, gs, betas)
+    torch._foreach_lerp_(zs, gs, beta)
+    return zs
+
+
+def assign(xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
+    """x = value, in place."""
+    torch._foreach_copy_(xs, values)
+    return xs
+
+
+def norms(zs: list[Tensor]) -> list[Tensor]:
+    """‖z‖ of each tensor."""
+    if zs[0].is_cpu:  # torch's own sums lose digits there: see ROW in _norm
+        return _plain.norms(zs)
+    return list(torch._foreach_norm(zs, 2, dtype=_plain.wide(zs[0])))
+
+
+def _uniform(*lists: list[Tensor]) -> bool:
+    """Whether the tensors, alike within each list by `split`, share one dtype that is wide enough to compute in."""
+    return all(tensors[0].dtype == _plain.wide(lists[0][0]) for tensors in lists)

@@ -1,0 +1,115 @@
+"""Where the parameters are: at ŵ to train, at w to evaluate, and who switches them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from . import _plain
+
+
+class TwoPoints(Optimizer):
+    """An optimizer whose parameters are at ŵ in train mode and at w = ŵ + c z in eval mode."""
+
+    @property
+    def training(self) -> bool:
+        """Whether the parameters are at ŵ, where gradients are taken."""
+        return self.param_groups[0]["training"]
+
+    def train(self, mode: bool = True) -> Self:
+        """Put ŵ into the parameters (w if `mode` is False), as `step()` needs it; does nothing where they are.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.ones(2))
+            >>> optimizer = adamplus.AdamPlus([w])
+            >>> optimizer.eval().training, optimizer.train().training
+            (False, True)
+        """
+        if mode != self.training:
+            self._move(-1 if mode else +1)
+            for group in self.param_groups:
+                group["training"] = mode
+        return self
+
+    def eval(self) -> Self:
+        """Put w, the point to evaluate and to ship, into the parameters; does nothing where it is."""
+        return self.train(False)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Have the parameters at w inside a `with` block, and back where they were after it, exceptions included.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.ones(2))
+            >>> optimizer = adamplus.AdamPlus([w])
+            >>> with optimizer.averaged():
+            ...     optimizer.training
+            False
+            >>> optimizer.training
+            True
+        """
+        before = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(before)
+
+    def follow(self, model: nn.Module) -> None:
+        """Let `model.train()` and `model.eval()` switch this optimizer from now on, starting with the model's mode now.
+
+        Works on the model itself and through what wraps it (torch.compile, DDP, fully_shard), before or after wrapping.
+        `model.state_dict()` then holds w whenever the model is in eval mode. A model follows one optimizer: the last.
+        Copies and pickles of the model follow none.
+
+        Example:
+            >>> model = torch.nn.Linear(2, 1)
+            >>> optimizer = adamplus.AdamPlus(model.parameters())
+            >>> optimizer.follow(model)
+            >>> optimizer.training, model.eval().training, optimizer.training
+            (True, False, False)
+        """
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"follow() takes the torch.nn.Module that holds the parameters, got {type(model).__name__}")
+        own = {id(p) for group in self.param_groups for p in group["params"]}
+        if own.isdisjoint(id(p) for p in model.parameters()):
+            raise ValueError(
+                "follow() got a model none of whose parameters this optimizer has: pass the model that it was built for"
+            )
+        while isinstance(inner := getattr(model, "_orig_mod", getattr(model, "module", None)), nn.Module):
+            model = inner  # of torch.compile, DDP and their like, whose train() calls the model's own
+        # An entry of the instance shadows the method: wrappers call it by name, and swapping the class keeps it.
+        vars(model)["train"] = _FollowedTrain(model, self)
+        self.train(model.training)
+
+    @torch.no_grad()
+    def _move(self, sign: int) -> None:
+        for group in self.param_groups:
+            rows = [(p, self.state[p]) for p in group["params"] if p in self.state]
+            for p, state in rows:
+                x, z = real(p.detach()), real(state["z"])
+                _plain.add_scaled([x], [z], [state["offset"]], sign)
+
+
+class _FollowedTrain:
+    """`model.train`, with the optimizer behind it."""
+
+    def __init__(self, model: nn.Module, optimizer: TwoPoints) -> None:
+        self.model, self.optimizer = model, optimizer
+
+    def __call__(self, mode: bool = True) -> nn.Module:
+        type(self.model).train(self.model, mode)
+        self.optimizer.train(mode)
+        return self.model
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of the model has parameters that this optimizer does not know: it gets its class's own method.
+        return getattr, (self.model, "train")
+
+
+def real(tensor: Tensor) -> Tensor:
+    """Complex tensors as pairs of real ones, as torch.optim treats them."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor

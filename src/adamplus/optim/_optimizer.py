@@ -1,0 +1,347 @@
+"""`AdamPlus`, the torch.optim.Optimizer: settings, state and checkpoints around the algorithm."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, overload
+
+import torch
+from torch import Tensor
+from torch.distributed import ProcessGroup
+from torch.optim.optimizer import ParamsT
+
+from . import _differentiable, _foreach, _plain, _settings
+from ._algorithm import Batch, Part, adam_plus
+from ._modes import TwoPoints, real
+from ._norm import scalar_dtype
+
+STATE = ("z", "offset", "step")
+EXECUTION = ("foreach", "fused", "capturable", "differentiable")
+
+
+class Stats(NamedTuple):
+    """What `AdamPlus.stats()` tells of the last step."""
+
+    step: int
+    """How many steps were taken."""
+    norm: float
+    """‖z‖, the norm that divided the step."""
+    eta: float
+    """η, the step size."""
+    norm_sum: float
+    """Σ‖z‖ over all steps, the sum that Theorem 1 speaks of."""
+
+
+class AdamPlus(TwoPoints):
+    r"""Adam⁺: the average of gradients at extrapolated points, over the root of its norm; one buffer of state.
+
+    .. math::
+        z_t &= (1-\beta) z_{t-1} + \beta g_t(\hat w_t), \qquad z_0 = g_0(w_0) \\
+        \eta_t &= \alpha\beta^a / \max(\|z_t\|^p, \epsilon_0) \\
+        w_{t+1} &= w_t - \eta_t z_t \\
+        \hat w_{t+1} &= (1 - 1/\beta) w_t + (1/\beta) w_{t+1}
+
+    While training, the parameters hold ŵ. Evaluate and ship w: `eval()` puts it there, `train()` puts ŵ back,
+    and after `follow(model)` the model's own `train()` and `eval()` do both.
+
+    Args:
+        params: parameters, named parameters or parameter groups, as in torch.optim. Every keyword below but
+            `process_group` may differ between groups.
+        lr: α, a float or a 0-dim tensor.
+        beta: β in (0, 1], the weight of the new gradient; a float or a 0-dim tensor. 1 is SGD with an adaptive step.
+        beta_power: a.
+        norm_power: p in [0, 1].
+        eps: ε₀, the least that the step is divided by.
+        weight_decay: λ; the gradient becomes g + λ ŵ.
+        decoupled_weight_decay: w ← (1 − lr·λ) w before the step, instead of λ ŵ in the gradient.
+        maximize: ascend.
+        foreach: many tensors a call (True) or one (False); by itself, foreach where the tensors are plain ones.
+        fused: False or None: this version has no fused kernels, and says so where they are asked for.
+        capturable: keep the step count on the parameter's device too, so that a step can be captured in a graph.
+        differentiable: let autograd run through the step.
+        norm_scope: ‖z‖ over all "global" groups together (the paper), over each "group", or over each "tensor".
+        process_group: the ranks whose parameters make up one vector, where each rank's optimizer has a share of it.
+        state_dtype: z's dtype; by itself the parameter's, float32 for 16-bit ones.
+
+    Example:
+        >>> model = torch.nn.Linear(3, 1)
+        >>> optimizer = adamplus.AdamPlus(model.parameters(), lr=0.1, beta=0.1)
+        >>> optimizer.follow(model)
+        >>> x, y = torch.randn(64, 3), torch.randn(64, 1)
+        >>> for _ in range(3):
+        ...     optimizer.zero_grad()
+        ...     torch.nn.functional.mse_loss(model(x), y).backward()
+        ...     optimizer.step()
+        >>> validation = model.eval()(x)          # at w
+        >>> optimizer.stats().step
+        3
+
+    References:
+        Liu, Zhang, Orabona and Yang, *Adam⁺: A Stochastic Method with Adaptive Variance Reduction*, 2020.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 0.1,
+        beta: float | Tensor = 0.1,
+        *,
+        beta_power: float = 1.0,
+        norm_power: float = 0.5,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        norm_scope: _settings.NormScope = "global",
+        process_group: ProcessGroup | None = None,
+        state_dtype: torch.dtype | None = None,
+    ) -> None:
+        defaults: dict[str, Any] = {
+            "lr": lr,
+            "beta": beta,
+            "beta_power": beta_power,
+            "norm_power": norm_power,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "fused": fused,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "norm_scope": norm_scope,
+            "state_dtype": state_dtype,
+        }
+        _settings.check(defaults)
+        self.process_group = process_group
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group in the mode that the others are in; its settings default to the optimizer's."""
+        if isinstance(param_group, dict):
+            _settings.check({**self.defaults, **param_group})
+            if self.process_group is not None and param_group.get("norm_scope", self.defaults["norm_scope"]) != "global":
+                raise ValueError('process_group joins shares of one global vector: it needs norm_scope="global"')
+        training = self.training if self.param_groups else True
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        group["training"] = training
+        group["record"] = _at_home(torch.zeros(3), group)
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Take one step from the gradients at ŵ, and leave the parameters at the next ŵ.
+
+        Args:
+            closure: re-evaluates the model and returns the loss.
+
+        Returns:
+            The closure's loss, if there is a closure.
+        """
+        if not self.training:
+            raise RuntimeError(
+                "step() in eval mode: the parameters are at w, and gradients belong to ŵ. "
+                "Call optimizer.train() before the forward pass (model.train(), if the optimizer follows the model)"
+            )
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.set_grad_enabled(self.defaults["differentiable"]):
+            self._step()
+        return loss
+
+    def _step(self) -> None:
+        self._refuse_what_cannot_be_stepped()
+        run = self._execution()
+        batches: list[Batch] = []
+        for group in self.param_groups:
+            params: list[Tensor] = []
+            grads: list[Tensor] = []
+            zs: list[Tensor] = []
+            offsets: list[Tensor] = []
+            steps: list[Tensor] = []
+            self._init_group(group, params, grads, zs, offsets, steps)
+            if params:
+                w_hats = [real(p) for p in params]
+                part = Part(w_hats, [real(g) for g in grads], [real(z) for z in zs], offsets, steps, list(range(len(zs))))
+                batches.append(Batch(group, run.split(part)))
+        if batches or self.process_group is not None:  # a rank without gradients still takes part in the norm
+            adam_plus(batches, run, self.process_group)
+        if self.defaults["differentiable"]:
+            self._keep_history(batches)
+
+    def _init_group(
+        self,
+        group: dict[str, Any],
+        params: list[Tensor],
+        grads: list[Tensor],
+        zs: list[Tensor],
+        offsets: list[Tensor],
+        steps: list[Tensor],
+    ) -> None:
+        """Gather what has a gradient, with its state; torch.compile runs this by its name, outside of the graph."""
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            state = self.state[p]
+            if not state:
+                state["z"] = torch.zeros_like(p, dtype=_z_dtype(p, group["state_dtype"]))
+                state["offset"] = torch.zeros((), dtype=_offset_dtype(p), device=p.device)
+                state["step"] = torch.zeros((), dtype=torch.float32, device=p.device if group["capturable"] else "cpu")
+            params.append(p)
+            grads.append(p.grad)
+            zs.append(state["z"])
+            offsets.append(state["offset"])
+            steps.append(state["step"])
+
+    def _execution(self) -> Any:
+        if self.defaults["differentiable"]:
+            return _differentiable
+        wanted = [group["foreach"] for group in self.param_groups]
+        if False in wanted:
+            return _plain
+        if True in wanted:
+            return _foreach
+        plain_tensors = all(type(p) in (Tensor, torch.nn.Parameter) for g in self.param_groups for p in g["params"])
+        return _foreach if plain_tensors else _plain
+
+    def _refuse_what_cannot_be_stepped(self) -> None:
+        """Raise before anything changes."""
+        for i, group in enumerate(self.param_groups):
+            _settings.check_execution(group)
+            for j, p in enumerate(group["params"]):
+                if p.grad is not None and p.grad.layout != torch.strided:
+                    raise RuntimeError(
+                        f"parameter {j} of group {i} has a sparse gradient, and ‖z‖ is over dense ones: "
+                        "use sparse=False in the layer that makes it, or p.grad = p.grad.to_dense()"
+                    )
+            if not group["capturable"] and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+                raise RuntimeError("a graph is being captured, and the step count is on the host: pass capturable=True")
+
+    def _keep_history(self, batches: list[Batch]) -> None:
+        """Write out-of-place results back, so that autograd reaches through parameters and state."""
+        for batch in batches:
+            params = [p for p in batch.group["params"] if p.grad is not None]
+            for part in batch.parts:
+                for w_hat, z, offset, i in zip(part.w_hat, part.z, part.offset, part.index, strict=True):
+                    p = params[i]
+                    real(p).copy_(w_hat)
+                    self.state[p]["z"] = torch.view_as_complex(z) if p.is_complex() else z
+                    self.state[p]["offset"] = offset
+
+    def stats(self, group: int = 0) -> Stats:
+        """Tell where the run stands; the first word between host and device since the last call.
+
+        Args:
+            group: whose η and ‖z‖. With `norm_scope="global"` all groups have the same ‖z‖; with "tensor", η is the
+                largest of the group's and ‖z‖ is over the group.
+
+        Example:
+            >>> w = torch.nn.Parameter(torch.tensor([4.0, 0.0]))
+            >>> optimizer = adamplus.AdamPlus([w], lr=0.1, beta=0.5)
+            >>> w.grad = torch.tensor([4.0, 0.0])
+            >>> optimizer.step()
+            >>> optimizer.stats()                  # η = 0.1 · 0.5 / √4
+            Stats(step=1, norm=4.0, eta=0.025, norm_sum=4.0)
+        """
+        chosen = self.param_groups[group]
+        steps = [int(self.state[p]["step"]) for p in chosen["params"] if p in self.state]
+        return Stats(max(steps, default=0), *chosen["record"].tolist())
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict()` gave, mode included: load the model that was saved beside it, too.
+
+        State is copied and keeps its dtype. How steps are executed (foreach, capturable, …) stays this optimizer's own.
+        """
+        own = [{name: group[name] for name in EXECUTION} for group in self.param_groups]
+        saved: dict[str, Any] = {}
+
+        def check(_: Any, candidate: dict[str, Any]) -> None:
+            self._refuse_what_cannot_be_loaded(candidate)
+            saved.update(candidate)
+
+        def restore(_: Any) -> None:
+            for group, execution in zip(self.param_groups, own, strict=True):
+                group.update(execution)
+            self._restore_state(saved)
+
+        hooks = (
+            self.register_load_state_dict_pre_hook(check),  # last, so that it sees what the user's own hooks made
+            self.register_load_state_dict_post_hook(restore, prepend=True),
+        )
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _restore_state(self, saved: dict[str, Any]) -> None:
+        """Take the state as it was saved: torch has cast it to the parameters' dtype, or shares it with `saved`."""
+        ids = [i for group in saved["param_groups"] for i in group["params"]]
+        groups = [group for group in self.param_groups for _ in group["params"]]
+        params = [p for group in self.param_groups for p in group["params"]]
+        for i, p, group in zip(ids, params, groups, strict=True):
+            if i in saved["state"]:
+                state = saved["state"][i]
+                self.state[p] = {
+                    "z": state["z"].to(p.device, copy=True),
+                    "offset": state["offset"].to(p.device, _offset_dtype(p), copy=True),
+                    "step": state["step"].to(p.device if group["capturable"] else "cpu", torch.float32, copy=True),
+                }
+        for group in self.param_groups:
+            group["record"] = _at_home(group["record"], group)
+
+    def _refuse_what_cannot_be_loaded(self, state_dict: dict[str, Any]) -> None:
+        """Raise before anything changes."""
+        groups = state_dict["param_groups"]
+        for i, group in enumerate(groups):
+            if missing := [name for name in (*self.defaults, "training", "record") if name not in group]:
+                raise ValueError(
+                    f"this state_dict is not Adam⁺'s: its group {i} has no {', '.join(missing)}. "
+                    "Load it into the optimizer that wrote it, and start Adam⁺ from the model alone"
+                )
+            _settings.check({**group, **{name: self.defaults[name] for name in EXECUTION}})
+        if len({group["training"] for group in groups}) > 1:
+            raise ValueError("this state_dict has groups in train mode and groups in eval mode: save them in one mode")
+        params = [p for group in self.param_groups for p in group["params"]]
+        ids = [i for group in groups for i in group["params"]]
+        for i, p in zip(ids, params, strict=False):
+            state = state_dict["state"].get(i)
+            if state is not None and set(state) != set(STATE):
+                raise ValueError(
+                    f"this state_dict is not Adam⁺'s: parameter {i} has the state {', '.join(state)}, not "
+                    f"{', '.join(STATE)}. Load it into the optimizer that wrote it, and start Adam⁺ from the model alone"
+                )
+            if state is not None and state["z"].shape != p.shape:
+                raise ValueError(
+                    f"parameter {i} has shape {tuple(p.shape)}, and its z in this state_dict {tuple(state['z'].shape)}: "
+                    "build the optimizer over the same parameters in the same order as when it was saved"
+                )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Without its process group a copy would divide by the wrong norm; with it, pickle says that it cannot.
+        return {**super().__getstate__(), "process_group": self.process_group}
+
+
+def _z_dtype(p: Tensor, state_dtype: torch.dtype | None) -> torch.dtype:
+    own = p.dtype.to_real()
+    dtype = state_dtype or (torch.float32 if own.itemsize == 2 else own)
+    return dtype.to_complex() if p.is_complex() else dtype
+
+
+def _offset_dtype(p: Tensor) -> torch.dtype:
+    return torch.float64 if p.dtype.to_real() == torch.float64 else torch.float32
+
+
+def _at_home(record: Tensor, group: dict[str, Any]) -> Tensor:
+    """A group's record of ‖z‖, η and Σ‖z‖ where its first parameter is."""
+    device = group["params"][0].device if group["params"] else torch.device("cpu")
+    return record.to(device, scalar_dtype(device))

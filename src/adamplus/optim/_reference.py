@@ -1,0 +1,124 @@
+"""Algorithm 1 of the paper word for word, with w, ŵ and z all stored: the judge of every faster implementation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
+
+
+class AdamPlusReference(Optimizer):
+    r"""Adam⁺ as printed, for any power p of the norm and any power a of β; slow, and obviously right.
+
+    .. math::
+        z_t &= (1-\beta) z_{t-1} + \beta g_t(\hat w_t), \qquad z_0 = g_0(w_0) \\
+        \eta_t &= \alpha\beta^a / \max(\|z_t\|^p, \epsilon_0) \\
+        w_{t+1} &= w_t - \eta_t z_t \\
+        \hat w_{t+1} &= (1 - 1/\beta) w_t + (1/\beta) w_{t+1}
+
+    Args:
+        params: parameters or parameter groups, as in torch.optim.
+        lr: α.
+        beta: β, in (0, 1].
+        beta_power: a.
+        norm_power: p.
+        eps: ε₀.
+        weight_decay: λ, added to the gradient as λ ŵ, or applied to w if `decoupled_weight_decay`.
+        decoupled_weight_decay: w ← (1 − lr·λ) w before the step, instead of λ ŵ in the gradient.
+        maximize: ascend.
+        norm_scope: ‖z‖ over all "global" groups together, over each "group", or over each "tensor".
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.tensor([4.0, 0.0]))
+        >>> optimizer = adamplus.AdamPlusReference([w], lr=0.1, beta=0.5)
+        >>> w.grad = torch.tensor([4.0, 0.0])
+        >>> optimizer.step()                     # η = 0.1 · 0.5 / √4 = 0.025; ŵ = 4 − (0.025 / 0.5) · 4
+        >>> w.data, optimizer.state[w]["w"]
+        (tensor([3.8000, 0.0000]), tensor([3.9000, 0.0000]))
+
+    References:
+        Liu, Zhang, Orabona and Yang, *Adam⁺: A Stochastic Method with Adaptive Variance Reduction*, 2020.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 0.1,
+        beta: float | Tensor = 0.1,
+        *,
+        beta_power: float = 1.0,
+        norm_power: float = 0.5,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        maximize: bool = False,
+        norm_scope: str = "global",
+    ) -> None:
+        defaults = {name: value for name, value in locals().items() if name not in ("self", "params", "__class__")}
+        self.training = True
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step of Algorithm 1."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+
+        moving: list[tuple[int, dict[str, Any], Tensor]] = []
+        for i, group in enumerate(self.param_groups):
+            beta = float(group["beta"])
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if not state:
+                    state["w"], state["w_hat"], state["z"] = p.clone(), p.clone(), None
+                g = -p.grad if group["maximize"] else p.grad
+                if not group["decoupled_weight_decay"]:
+                    g = g + group["weight_decay"] * state["w_hat"]
+                state["z"] = g.clone() if state["z"] is None else (1 - beta) * state["z"] + beta * g
+                moving.append((i, group, p))
+
+        norms = [self._norm(i, p, moving) for i, _, p in moving]
+        for (_, group, p), norm in zip(moving, norms, strict=True):
+            state, alpha, beta = self.state[p], float(group["lr"]), float(group["beta"])
+            denominator = max(norm ** group["norm_power"], group["eps"])
+            eta = alpha * beta ** group["beta_power"] / denominator if denominator > 0 else 0.0
+            w, z = state["w"], state["z"]
+            if group["decoupled_weight_decay"]:
+                w = (1 - alpha * group["weight_decay"]) * w
+            w_next = w - eta * z
+            state["w_hat"] = (1 - 1 / beta) * w + (1 / beta) * w_next
+            state["w"] = w_next
+            p.copy_(state["w_hat"])
+        return loss
+
+    def _norm(self, i: int, p: Tensor, moving: list[tuple[int, dict[str, Any], Tensor]]) -> float:
+        scope = self.param_groups[i]["norm_scope"]
+        vector = [
+            q
+            for j, group, q in moving
+            if (scope == "tensor" and q is p)
+            or (scope == "group" and j == i)
+            or (scope == "global" and group["norm_scope"] == "global")
+        ]
+        return sum(float(torch.linalg.vector_norm(self.state[q]["z"].to(_double(q)))) ** 2 for q in vector) ** 0.5
+
+    @torch.no_grad()
+    def train(self, mode: bool = True) -> None:
+        """Put ŵ into the parameters."""
+        for p, state in self.state.items():
+            p.copy_(state["w_hat" if mode else "w"])
+        self.training = mode
+
+    def eval(self) -> None:
+        """Put w into the parameters."""
+        self.train(False)
+
+
+def _double(p: Tensor) -> torch.dtype:
+    return torch.complex128 if p.is_complex() else torch.float64

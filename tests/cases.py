@@ -1,0 +1,99 @@
+"""The one table of optimizers and settings that the tests walk, and the helpers to set two runs side by side."""
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from adamplus import NIGT, AdamPlus, AdamPlusReference, NAdamPlus
+
+# name → class, and the powers that make the reference the same method
+FAMILY: dict[str, tuple[type[AdamPlus], dict[str, float]]] = {
+    "adam_plus": (AdamPlus, {"beta_power": 1.0, "norm_power": 0.5}),
+    "nadam_plus": (NAdamPlus, {"beta_power": 4 / 3, "norm_power": 2 / 3}),
+    "nigt": (NIGT, {"beta_power": 0.0, "norm_power": 1.0}),
+}
+EXECUTIONS: dict[str, dict[str, Any]] = {
+    "plain": {"foreach": False},
+    "foreach": {"foreach": True},
+    "capturable": {"capturable": True},
+}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "coupled": {"weight_decay": 0.05},
+    "decoupled": {"weight_decay": 0.05, "decoupled_weight_decay": True},
+    "maximize": {"maximize": True, "weight_decay": 0.05},
+    "group": {"norm_scope": "group"},
+    "tensor": {"norm_scope": "tensor"},
+    "large beta": {"beta": 0.9},
+    "beta 1": {"beta": 1.0},
+}
+
+
+def pair(
+    name: str, groups: Sequence[dict[str, Any]], execution: dict[str, Any], dtype: torch.dtype = torch.float64
+) -> tuple[AdamPlus, AdamPlusReference]:
+    """A member of the family over `groups`, and its reference over copies of the same parameters."""
+    cls, powers = FAMILY[name]
+    copies = [
+        {**group, "params": [nn.Parameter(p.detach().to(twin(p, dtype), copy=True)) for p in group["params"]]} for group in groups
+    ]
+    return cls([dict(group) for group in groups], **execution), AdamPlusReference(copies, **powers)
+
+
+def twin(p: Tensor, dtype: torch.dtype) -> torch.dtype:
+    return dtype.to_complex() if p.is_complex() else dtype
+
+
+def params(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def give(optimizer: torch.optim.Optimizer, grads: Sequence[Tensor | None]) -> None:
+    for p, g in zip(params(optimizer), grads, strict=True):
+        p.grad = None if g is None else g.to(p.dtype, copy=True)
+
+
+def values(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [p.detach().clone() for p in params(optimizer)]
+
+
+def difference(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:
+    """max |a − b| over the largest |b| of the same tensor."""
+    worst = 0.0
+    for x, y in zip(a, b, strict=True):
+        if y.numel():
+            x = x.to(y.dtype)
+            worst = max(worst, float((x - y).abs().max() / y.abs().max().clamp(min=torch.finfo(y.dtype).tiny)))
+    return worst
+
+
+def through_a_file(obj: Any) -> Any:
+    """Save and load as checkpoints are: nothing shared, nothing that weights_only refuses."""
+    buffer = io.BytesIO()
+    torch.save(obj, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True)
+
+
+def small_model(seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1)).to(dtype)
+
+
+def batch(step: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    x = torch.randn(16, 6, generator=generator, dtype=dtype)
+    return x, x.sin().sum(1, keepdim=True) + 0.1 * torch.randn(16, 1, generator=generator, dtype=dtype)
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range, step: Callable[[], Any] | None = None) -> None:
+    """A plain training loop; step number i sees the same batch whenever it is run."""
+    dtype = next(model.parameters()).dtype
+    for i in steps:
+        x, y = batch(i, dtype)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        (step or optimizer.step)()

@@ -1,0 +1,255 @@
+"""Where the parameters are, and who moves them."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from adamplus import AdamPlus, AdamPlusReference, update_bn
+from cases import difference, params, small_model, train, values
+
+
+def trained(steps: int = 6, **settings: object) -> tuple[nn.Sequential, AdamPlus]:
+    model = small_model(dtype=torch.float64)
+    optimizer = AdamPlus(model.parameters(), **settings)  # pyright: ignore[reportArgumentType]
+    train(model, optimizer, range(steps))
+    return model, optimizer
+
+
+def reference_points(steps: int = 6) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """w and ŵ after as many steps of the reference."""
+    model = small_model(dtype=torch.float64)
+    optimizer = AdamPlusReference(model.parameters())
+    train(model, optimizer, range(steps))
+    states = [optimizer.state[p] for p in params(optimizer)]
+    return [s["w"] for s in states], [s["w_hat"] for s in states]
+
+
+def test_train_holds_w_hat_and_eval_holds_w():
+    _, optimizer = trained()
+    w, w_hat = reference_points()
+    assert difference(values(optimizer), w_hat) <= 1e-14
+    optimizer.eval()
+    assert difference(values(optimizer), w) <= 1e-14
+    optimizer.train()
+    assert difference(values(optimizer), w_hat) <= 1e-14
+
+
+def test_a_new_optimizer_is_in_train_mode_and_switching_it_moves_nothing():
+    model = small_model()
+    optimizer = AdamPlus(model.parameters())
+    before = values(optimizer)
+    assert optimizer.training
+    assert not optimizer.eval().training
+    assert all(torch.equal(a, b) for a, b in zip(before, values(optimizer), strict=True))
+
+
+def test_both_switches_are_idempotent_to_the_bit():
+    _, optimizer = trained()
+    for switch in (optimizer.eval, optimizer.train):
+        switch()
+        once = values(optimizer)
+        switch()
+        assert all(torch.equal(a, b) for a, b in zip(once, values(optimizer), strict=True))
+
+
+def test_averaged_comes_back_from_an_exception_and_stays_in_eval_mode():
+    _, optimizer = trained()
+    w, w_hat = reference_points()
+    with pytest.raises(ZeroDivisionError), optimizer.averaged():
+        assert difference(values(optimizer), w) <= 1e-14
+        _ = 1 / 0
+    assert optimizer.training
+    assert difference(values(optimizer), w_hat) <= 1e-14
+    optimizer.eval()
+    with optimizer.averaged():
+        pass
+    assert not optimizer.training
+
+
+def test_following_switches_with_the_model():
+    model, optimizer = trained()
+    w, w_hat = reference_points()
+    optimizer.follow(model)
+    assert model.eval() is model
+    assert difference(list(model.state_dict().values()), w) <= 1e-14
+    assert model.train() is model
+    assert difference(values(optimizer), w_hat) <= 1e-14
+    model.train(False)
+    assert not optimizer.training
+
+
+def test_following_starts_in_the_mode_of_the_model():
+    model, optimizer = trained()
+    model.eval()
+    optimizer.follow(model)
+    assert not optimizer.training
+
+
+def test_a_frozen_submodule_switches_nothing():
+    model, optimizer = trained()
+    optimizer.follow(model)
+    model[0].eval()
+    assert optimizer.training
+
+
+@pytest.mark.parametrize("order", ["follow the model, then compile", "compile, then follow the wrapper"])
+def test_following_through_torch_compile(order: str):
+    model, optimizer = trained()
+    compiled = torch.compile(model, backend="eager")
+    optimizer.follow(model if order.startswith("follow") else compiled)  # pyright: ignore[reportArgumentType]
+    compiled.eval()
+    assert not optimizer.training
+    assert difference(values(optimizer), reference_points()[0]) <= 1e-14
+    x = torch.randn(3, 6, dtype=torch.float64)
+    assert torch.equal(compiled(x), model(x))
+    compiled.train()
+    assert optimizer.training
+
+
+def test_a_copy_and_a_pickle_of_a_followed_model_follow_nobody():
+    model, optimizer = trained()
+    optimizer.follow(model)
+    buffer = io.BytesIO()
+    torch.save(model, buffer)
+    buffer.seek(0)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), torch.load(buffer, weights_only=False)):
+        assert twin.eval() is twin
+        assert not twin.training
+        assert optimizer.training
+        assert model.training
+
+
+def test_the_last_follower_wins():
+    model, first = trained()
+    second = AdamPlus(model.parameters())
+    first.follow(model)
+    second.follow(model)
+    model.eval()
+    assert first.training
+    assert not second.training
+
+
+def test_a_class_swapped_later_keeps_following():
+    """What fully_shard does to a module: another class over the same instance."""
+    model, optimizer = trained()
+    optimizer.follow(model)
+    model.__class__ = type("Sharded", (nn.Sequential,), {})
+    model.eval()
+    assert not optimizer.training
+
+
+def test_groups_added_in_eval_mode_are_in_eval_mode():
+    _, optimizer = trained()
+    optimizer.eval()
+    p = nn.Parameter(torch.ones(2, dtype=torch.float64))
+    optimizer.add_param_group({"params": [p]})
+    assert optimizer.param_groups[1]["training"] is False
+    optimizer.train()
+    assert optimizer.param_groups[1]["training"] is True
+    assert torch.equal(p, torch.ones_like(p))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.outer = nn.Linear(8, 1)
+        self.drop = nn.Dropout(0.5)
+        self.untracked = nn.BatchNorm1d(8, track_running_stats=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.outer(self.drop(self.untracked(self.norm(self.inner(x)))))
+
+
+@pytest.mark.parametrize("mode", [True, False])
+@pytest.mark.parametrize("follow", [True, False])
+def test_update_bn_measures_at_w_and_leaves_the_rest_alone(mode: bool, follow: bool):
+    model = Net()
+    optimizer = AdamPlus(model.parameters())
+    if follow:
+        optimizer.follow(model)
+    train(model, optimizer, range(5))
+    model.train(mode)
+    at = optimizer.training
+    model.drop.eval()
+    batches = [(torch.randn(32, 6), torch.zeros(32)) for _ in range(4)]
+    update_bn(batches, model, optimizer)
+    with optimizer.averaged(), torch.no_grad():
+        hidden = [model.inner(x) for x, _ in batches]
+    mean = torch.stack([h.mean(0) for h in hidden]).mean(0)
+    variance = torch.stack([h.var(0) for h in hidden]).mean(0)
+    torch.testing.assert_close(model.norm.running_mean, mean)
+    torch.testing.assert_close(model.norm.running_var, variance)
+    assert model.norm.momentum == 0.1
+    assert (model.training, model.norm.training, model.drop.training) == (mode, mode, False)
+    assert optimizer.training is at
+
+
+def test_update_bn_takes_tensors_and_a_device_and_refuses_an_empty_loader():
+    model = Net()
+    optimizer = AdamPlus(model.parameters())
+    update_bn([torch.randn(8, 6)], model, optimizer, device="cpu")
+    assert model.norm.running_mean is not None
+    before = model.norm.running_mean.clone()
+    with pytest.raises(ValueError, match="without batches"):
+        update_bn([], model, optimizer)
+    assert torch.equal(model.norm.running_mean, before)
+    update_bn([], small_model(), optimizer)  # no BatchNorm, nothing to do
+
+
+def test_update_bn_comes_back_from_an_exception():
+    model = Net()
+    optimizer = AdamPlus(model.parameters())
+    with pytest.raises(RuntimeError):
+        update_bn([torch.randn(8, 5)], model, optimizer)
+    assert model.training
+    assert model.norm.momentum == 0.1
+    assert optimizer.training
+
+
+def test_stats_tell_the_last_step_and_the_sum():
+    model, optimizer = small_model(dtype=torch.float64), None
+    optimizer = AdamPlus(model.parameters(), lr=0.2, beta=0.3)
+    assert optimizer.stats() == (0, 0.0, 0.0, 0.0)
+    total = 0.0
+    for i in range(5):
+        train(model, optimizer, range(i, i + 1))
+        norm = sum(float(s["z"].square().sum()) for s in optimizer.state.values()) ** 0.5
+        total += norm
+        optimizer.param_groups[0]["lr"] *= 0.5  # η is that of the step, not of the settings now
+        assert optimizer.stats() == pytest.approx((i + 1, norm, 0.2 * 0.5**i * 0.3 / norm**0.5, total), rel=1e-12)
+
+
+def test_stats_of_a_group_and_of_single_tensors():
+    a, b = (nn.Parameter(torch.zeros(1, dtype=torch.float64)) for _ in range(2))
+    optimizer = AdamPlus([{"params": [a], "lr": 1.0}, {"params": [b], "lr": 2.0}], beta=1.0, norm_scope="group")
+    a.grad, b.grad = torch.full_like(a, 4.0), torch.full_like(b, 9.0)
+    optimizer.step()
+    assert optimizer.stats() == (1, 4.0, 0.5, 4.0)
+    assert optimizer.stats(group=1) == (1, 9.0, 2 / 3, 9.0)
+    optimizer = AdamPlus([a, b], lr=1.0, beta=1.0, norm_scope="tensor")
+    a.grad, b.grad = torch.full_like(a, 3.0), torch.full_like(b, 4.0)
+    optimizer.step()
+    assert optimizer.stats() == pytest.approx((1, 5.0, 3**-0.5, 5.0))
+
+
+def test_accelerate_switches_under_the_same_names():
+    from accelerate import Accelerator
+
+    model, optimizer = trained()
+    w, w_hat = reference_points()
+    accelerator = Accelerator(cpu=True)
+    wrapped = accelerator.prepare(optimizer)
+    wrapped.eval()
+    assert difference(values(optimizer), w) <= 1e-14
+    wrapped.train()
+    assert difference(values(optimizer), w_hat) <= 1e-14
+    loss = model(torch.ones(1, 6, dtype=torch.float64)).sum()
+    accelerator.backward(loss)
+    wrapped.step()
+    assert optimizer.stats().step == 7
