@@ -49,7 +49,8 @@ def assert_same_bits_of_state(a: AdamPlus, b: AdamPlus) -> None:
     for x, y in zip(a.state.values(), b.state.values(), strict=True):
         assert {k: v.dtype for k, v in x.items()} == {k: v.dtype for k, v in y.items()}
         assert all(torch.equal(x[key], y[key]) for key in x)
-    assert a.stats() == b.stats()
+    # float64 scalars: Python's arithmetic and a tensor's may differ in the last bit, far below float32's
+    assert a.stats() == pytest.approx(b.stats(), rel=1e-15)
 
 
 def test_execution_can_change_at_any_step():

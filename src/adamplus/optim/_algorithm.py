@@ -61,18 +61,18 @@ def adam_plus(batches: Sequence[Batch], run: Execution, process_group: Any = Non
     """Take one step of Algorithm 1 for all batches together; ŵ, z, offset and step change in their parts."""
     for batch in batches:
         group = batch.group
-        lr, beta = _scalar(group["lr"], group["record"]), _scalar(group["beta"], group["record"])
+        lr, beta = _scalar(group, "lr"), _scalar(group, "beta")
         coupled = 0.0 if group["decoupled_weight_decay"] else group["weight_decay"]
         for x in batch.parts:
             g = run.gradients(x.g, x.w_hat, x.z, group["maximize"], coupled)
             x.w_hat = run.add_scaled(x.w_hat, x.z, x.offset, +1)  # w_t = ŵ_t + c_{t−1} z_{t−1}
             if group["decoupled_weight_decay"] and group["weight_decay"] != 0:
                 x.w_hat = run.scale(x.w_hat, 1 - lr * group["weight_decay"])
-            x.z = run.average(x.z, g, [_weight(t, beta) for t in x.step])  # line 10: z_t = (1 − β) z_{t−1} + β g_t
+            x.z = run.average(x.z, g, [_weight(t, beta, group["capturable"]) for t in x.step])  # line 10: z_t = (1 − β) z_{t−1} + β g_t
 
     for batch, norm in zip(batches, scope_norms(batches, run.norms, process_group), strict=True):
         group = batch.group
-        lr, beta = _scalar(group["lr"], norm), _scalar(group["beta"], norm)
+        lr, beta = _scalar(group, "lr"), _scalar(group, "beta")
         eta = lr * beta ** group["beta_power"] / _denominator(norm, group["norm_power"], group["eps"])  # line 7
         rate, offset = eta / beta, eta * (1 / beta - 1)
         for x in batch.parts:
@@ -82,20 +82,21 @@ def adam_plus(batches: Sequence[Batch], run: Execution, process_group: Any = Non
         _record(group, norm, eta)
 
 
-def _weight(step: Tensor, beta: float | Tensor) -> float | Tensor:
-    """β, but 1 at a parameter's first step, where z_0 = g_0 (line 5)."""
-    if step.is_cpu and not torch.compiler.is_compiling():
-        return beta if step.item() else 1.0
-    return torch.where(step == 0, 1.0, beta)
-
-
-def _scalar(value: float | Tensor, like: Tensor) -> float | Tensor:
-    """A setting to compute with: a float, or a 0-dim tensor with the precision and device of `like`."""
+def _scalar(group: dict[str, Any], name: str) -> float | Tensor:
+    """A setting to compute with: a float, or a 0-dim tensor of float64 on the group's device."""
+    value, like = group[name], group["record"]
     if isinstance(value, Tensor):
         return value.to(like).reshape(())
-    if torch.compiler.is_compiling():  # arithmetic between floats would be compiled anew for every value
+    if group["capturable"] or torch.compiler.is_compiling():  # a compiler would specialise on every value of a float
         return torch.ones((), dtype=like.dtype, device=like.device) * value
     return value
+
+
+def _weight(step: Tensor, beta: float | Tensor, capturable: bool) -> float | Tensor:
+    """β, but 1 at a parameter's first step, where z_0 = g_0 (line 5)."""
+    if capturable or torch.compiler.is_compiling():
+        return torch.where(step == 0, 1.0, beta)
+    return beta if step.item() else 1.0  # the count is on the host then
 
 
 def _denominator(norm: Tensor, power: float, eps: float) -> Tensor:

@@ -21,7 +21,7 @@ def scale(xs: list[Tensor], factor: float | Tensor) -> list[Tensor]:
 def average(zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> list[Tensor]:
     """(1 − β) z + β g."""
     return [
-        torch.lerp(z.to(wide(z)), g.to(wide(z)), torch.as_tensor(beta).to(z.device, wide(z)).reshape(())).to(z.dtype)
+        torch.lerp(z.to(wide(z)), g.to(wide(z)), torch.as_tensor(beta, dtype=wide(z), device=z.device)).to(z.dtype)
         for z, g, beta in zip(zs, gs, betas, strict=True)
     ]
 

@@ -83,7 +83,7 @@ class NIGT(AdamPlus):
         >>> optimizer = adamplus.NIGT([w], lr=0.5, momentum=0.9)
         >>> w.grad = torch.tensor([4.0, 0.0])
         >>> optimizer.step()
-        >>> optimizer.eval()
+        >>> _ = optimizer.eval()
         >>> w.data                                # 0.5 down, whatever the gradient's length
         tensor([3.5000, 0.0000])
 

@@ -111,5 +111,15 @@ class _FollowedTrain:
 
 
 def real(tensor: Tensor) -> Tensor:
-    """Complex tensors as pairs of real ones, as torch.optim treats them."""
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    """A view to compute with: complex tensors as pairs of real ones, as torch.optim has it, and scalars as vectors.
+
+    Of 0-dim float64 tensors on a CPU, torch.compile loses what is written (torch 2.13, its own Adam included).
+    """
+    if tensor.is_complex():
+        return torch.view_as_real(tensor)
+    return tensor.unsqueeze(0) if tensor.ndim == 0 else tensor
+
+
+def unreal(view: Tensor, like: Tensor) -> Tensor:
+    """What `real` made a view of, for a new tensor."""
+    return torch.view_as_complex(view) if like.is_complex() else view.reshape(like.shape)

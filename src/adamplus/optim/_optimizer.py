@@ -10,7 +10,7 @@ from torch.optim.optimizer import ParamsT
 
 from . import _differentiable, _foreach, _plain, _settings
 from ._algorithm import Batch, Part, adam_plus
-from ._modes import TwoPoints, real
+from ._modes import TwoPoints, real, unreal
 from ._norm import scalar_dtype
 
 STATE = ("z", "offset", "step")
@@ -145,15 +145,12 @@ class AdamPlus(TwoPoints):
         Returns:
             The closure's loss, if there is a closure.
         """
-        if not self.training:
-            raise RuntimeError(
-                "step() in eval mode: the parameters are at w, and gradients belong to ŵ. "
-                "Call optimizer.train() before the forward pass (model.train(), if the optimizer follows the model)"
-            )
+        self._refuse_eval_mode()
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+            self._refuse_eval_mode()
         with torch.set_grad_enabled(self.defaults["differentiable"]):
             self._step()
         return loss
@@ -169,11 +166,11 @@ class AdamPlus(TwoPoints):
             offsets: list[Tensor] = []
             steps: list[Tensor] = []
             self._init_group(group, params, grads, zs, offsets, steps)
-            if params:
+            if params or group["norm_scope"] == "global":  # without gradients, it still has the norm of the others
                 w_hats = [real(p) for p in params]
                 part = Part(w_hats, [real(g) for g in grads], [real(z) for z in zs], offsets, steps, list(range(len(zs))))
                 batches.append(Batch(group, run.split(part)))
-        if batches or self.process_group is not None:  # a rank without gradients still takes part in the norm
+        if any(batch.parts for batch in batches) or self.process_group is not None:
             adam_plus(batches, run, self.process_group)
         if self.defaults["differentiable"]:
             self._keep_history(batches)
@@ -213,6 +210,13 @@ class AdamPlus(TwoPoints):
         plain_tensors = all(type(p) in (Tensor, torch.nn.Parameter) for g in self.param_groups for p in g["params"])
         return _foreach if plain_tensors else _plain
 
+    def _refuse_eval_mode(self) -> None:
+        if not self.training:
+            raise RuntimeError(
+                "step() in eval mode: the parameters are at w, and gradients belong to ŵ. "
+                "Call optimizer.train() before the forward pass (model.train(), if the optimizer follows the model)"
+            )
+
     def _refuse_what_cannot_be_stepped(self) -> None:
         """Raise before anything changes."""
         for i, group in enumerate(self.param_groups):
@@ -234,7 +238,7 @@ class AdamPlus(TwoPoints):
                 for w_hat, z, offset, i in zip(part.w_hat, part.z, part.offset, part.index, strict=True):
                     p = params[i]
                     real(p).copy_(w_hat)
-                    self.state[p]["z"] = torch.view_as_complex(z) if p.is_complex() else z
+                    self.state[p]["z"] = unreal(z, p)
                     self.state[p]["offset"] = offset
 
     def stats(self, group: int = 0) -> Stats:

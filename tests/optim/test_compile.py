@@ -1,0 +1,138 @@
+"""torch.compile of a step and of a whole training step."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from adamplus import AdamPlus
+from cases import FAMILY, batch, difference, small_model, values
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "coupled, maximize": {"weight_decay": 0.01, "maximize": True},
+    "decoupled, tensor scope": {"weight_decay": 0.01, "decoupled_weight_decay": True, "norm_scope": "tensor"},
+    "plain": {"foreach": False},
+    "capturable": {"capturable": True},
+}
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> None:
+    torch._dynamo.reset()
+
+
+def scheduled(kind: str, **settings: Any) -> tuple[nn.Sequential, AdamPlus]:
+    model = small_model()
+    lr, beta = (torch.tensor(0.05), torch.tensor(0.2)) if kind == "tensor" else (0.05, 0.2)
+    groups = [{"params": model[0].parameters()}, {"params": model[2].parameters(), "eps": 1e-6}]
+    return model, AdamPlus(groups, lr=lr, beta=beta, **settings)
+
+
+def change(optimizer: AdamPlus, step: int) -> None:
+    for group in optimizer.param_groups:
+        for name, start in (("lr", 0.05), ("beta", 0.2)):
+            value = start * 0.97**step
+            if isinstance(group[name], torch.Tensor):
+                group[name].fill_(value)
+            else:
+                group[name] = value
+
+
+def run(model: nn.Module, optimizer: AdamPlus, step: Any, steps: int = 20) -> None:
+    for i in range(steps):
+        x, y = batch(i)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        step()
+        change(optimizer, i)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(("kind", "compilations"), [("tensor", 1), ("float", 2)])
+def test_a_compiled_step_is_the_same_step(setting: str, kind: str, compilations: int):
+    """20 steps in which lr and β change: no recompilation with tensors, one with floats, and one graph throughout."""
+    model, optimizer = scheduled(kind, **SETTINGS[setting])
+    twin, compiled = scheduled(kind, **SETTINGS[setting])
+    counter = CompileCounterWithBackend("inductor")
+    run(model, optimizer, optimizer.step)
+    run(twin, compiled, torch.compile(compiled.step, backend=counter, fullgraph=True))
+    assert counter.frame_count == compilations
+    # inductor contracts products and sums otherwise than eager kernels: a few float32 roundings over 20 steps
+    assert difference(values(compiled), values(optimizer)) <= 2e-5
+    assert compiled.stats() == pytest.approx(optimizer.stats(), rel=1e-5)
+    compiled.eval()
+    optimizer.eval()
+    assert difference(values(compiled), values(optimizer)) <= 2e-5
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_the_whole_family_compiles_in_float64(name: str):
+    """float64 leaves no room for tolerances: what the graph computes is what eager computes."""
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        ps = [nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in ((3, 2), (), (5,))]
+        optimizer = FAMILY[name][0](ps, weight_decay=0.01)
+        step = torch.compile(optimizer.step, fullgraph=True) if compiled else optimizer.step
+        for _ in range(5):
+            for p in ps:
+                p.grad = torch.randn_like(p)
+            step()
+        results.append([*values(optimizer), *(s["offset"] for s in optimizer.state.values()), torch.tensor(optimizer.stats())])
+    assert difference(results[1], results[0]) <= 1e-13
+
+
+@pytest.mark.parametrize("kind", ["tensor", "float"])
+def test_a_compiled_training_step_is_the_same_training(kind: str):
+    model, optimizer = scheduled(kind)
+    twin, compiled = scheduled(kind)
+
+    def training_step(model: nn.Module, optimizer: AdamPlus, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    fast = torch.compile(training_step)
+    for i in range(20):
+        slow_loss = training_step(model, optimizer, *batch(i))
+        fast_loss = fast(twin, compiled, *batch(i))
+        torch.testing.assert_close(fast_loss, slow_loss, rtol=1e-4, atol=1e-6)
+        for o in (optimizer, compiled):
+            change(o, i)
+    assert difference(values(compiled), values(optimizer)) <= 1e-4
+
+
+def test_gradients_that_come_and_go_are_seen():
+    ps = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))]
+    qs = copy.deepcopy(ps)
+    eager, compiled = AdamPlus(ps), AdamPlus(qs)
+    step = torch.compile(compiled.step, backend="aot_eager")
+    for i in range(6):
+        for a, b in zip(ps, qs, strict=True):
+            a.grad = b.grad = torch.randn_like(a)
+        if i in (2, 3):
+            ps[0].grad = qs[0].grad = None
+        eager.step()
+        step()
+    assert difference(values(compiled), values(eager)) <= 1e-6
+    assert [float(compiled.state[q]["step"]) for q in qs] == [4.0, 6.0]
+
+
+def test_eval_mode_is_seen_by_a_compiled_step():
+    p = nn.Parameter(torch.ones(3))
+    optimizer = AdamPlus([p])
+    step = torch.compile(optimizer.step, backend="eager")
+    p.grad = torch.ones(3)
+    step()
+    optimizer.eval()
+    with pytest.raises(RuntimeError, match=r"optimizer\.train\(\)"):
+        step()
+    optimizer.train()
+    step()
+    assert optimizer.stats().step == 2

@@ -1,0 +1,215 @@
+"""What is refused, in words that help, with nothing touched."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from adamplus import NIGT, AdamPlus
+from cases import small_model, train, values
+
+BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"lr": -0.1}, ValueError, r"lr must be finite and at least 0, got -0.1: to ascend, pass maximize=True"),
+    ({"lr": float("nan")}, ValueError, "lr must be finite and at least 0, got nan"),
+    ({"lr": float("inf")}, ValueError, "lr must be finite and at least 0, got inf"),
+    ({"lr": "0.1"}, TypeError, "lr must be a number or a 0-dim tensor, got '0.1'"),
+    ({"lr": torch.tensor(-1.0)}, ValueError, "lr must be finite and at least 0, got -1.0"),
+    ({"lr": torch.ones(2)}, ValueError, r"Tensor lr must be 1-element, got shape \(2,\)"),
+    ({"beta": 0.0}, ValueError, r"beta must be in \(0, 1\], got 0.0"),
+    ({"beta": 1.1}, ValueError, r"beta must be in \(0, 1\], got 1.1"),
+    ({"beta": torch.tensor(2.0)}, ValueError, r"beta must be in \(0, 1\], got 2.0"),
+    ({"beta": (0.9, 0.999)}, TypeError, r"beta must be a number or a 0-dim tensor, got \(0.9, 0.999\)"),
+    ({"norm_power": -0.1}, ValueError, r"norm_power must be in \[0, 1\], got -0.1"),
+    ({"norm_power": 1.5}, ValueError, r"norm_power must be in \[0, 1\], got 1.5"),
+    ({"beta_power": -1.0}, ValueError, "beta_power must be finite and at least 0, got -1.0"),
+    ({"eps": -1e-8}, ValueError, "eps must be finite and at least 0, got -1e-08"),
+    ({"weight_decay": -1.0}, ValueError, "weight_decay must be finite and at least 0, got -1.0"),
+    ({"norm_scope": "layer"}, ValueError, "norm_scope must be one of 'global', 'group', 'tensor', got 'layer'"),
+    ({"state_dtype": torch.int8}, TypeError, "state_dtype must be a floating dtype"),
+    ({"state_dtype": "float32"}, TypeError, "state_dtype must be a floating dtype"),
+    ({"fused": True}, RuntimeError, "fused=True: this version has no fused kernels; leave fused=None"),
+    ({"foreach": True, "differentiable": True}, RuntimeError, "exclude each other: leave foreach=None"),
+    ({"capturable": True, "differentiable": True}, RuntimeError, "exclude each other: a graph has no autograd"),
+]
+
+
+@pytest.mark.parametrize(("settings", "kind", "words"), BAD)
+def test_a_bad_setting_is_named(settings: dict[str, Any], kind: type[Exception], words: str):
+    with pytest.raises(kind, match=words):
+        AdamPlus([nn.Parameter(torch.ones(1))], **settings)
+
+
+@pytest.mark.parametrize(("settings", "kind", "words"), BAD)
+def test_a_bad_group_is_refused_and_leaves_the_optimizer_as_it_was(
+    settings: dict[str, Any], kind: type[Exception], words: str
+):
+    model = small_model()
+    optimizer = AdamPlus(model.parameters())
+    train(model, optimizer, range(2))
+    before = copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(kind, match=words):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))], **settings})
+    same_state(before, optimizer.state_dict())
+
+
+def same_state(a: dict[str, Any], b: dict[str, Any]) -> None:
+    assert a["state"].keys() == b["state"].keys()
+    for i in a["state"]:
+        assert all(torch.equal(a["state"][i][key], b["state"][i][key]) for key in ("z", "offset", "step"))
+    assert len(a["param_groups"]) == len(b["param_groups"])
+    for one, two in zip(a["param_groups"], b["param_groups"], strict=True):
+        assert torch.equal(one["record"], two["record"])
+        assert {**one, "record": None} == {**two, "record": None}
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "words"),
+    [
+        ({"momentum": 1.0}, ValueError, r"momentum must be in \[0, 1\), got 1.0"),
+        ({"momentum": -0.1}, ValueError, r"momentum must be in \[0, 1\), got -0.1"),
+        ({"momentum": "0.9"}, TypeError, "momentum must be a number"),
+        ({"momentum": torch.tensor(1.5)}, ValueError, r"beta must be in \(0, 1\], got -0.5"),
+    ],
+)
+def test_nigt_names_momentum(settings: dict[str, Any], kind: type[Exception], words: str):
+    with pytest.raises(kind, match=words):
+        NIGT([nn.Parameter(torch.ones(1))], **settings)
+
+
+def test_nigt_takes_momentum_or_beta():
+    with pytest.raises(ValueError, match="momentum or beta"):
+        NIGT([{"params": [nn.Parameter(torch.ones(1))], "momentum": 0.9, "beta": 0.1}])
+
+
+def test_a_group_must_be_a_dict():
+    optimizer = AdamPlus([nn.Parameter(torch.ones(1))])
+    with pytest.raises(TypeError, match="must be a dict"):
+        optimizer.add_param_group([nn.Parameter(torch.ones(1))])  # pyright: ignore[reportArgumentType]
+
+
+def test_a_step_in_eval_mode_says_what_to_call_and_touches_nothing():
+    model = small_model()
+    optimizer = AdamPlus(model.parameters())
+    train(model, optimizer, range(3))
+    optimizer.eval()
+    points, state = values(optimizer), copy.deepcopy(optimizer.state_dict())
+    called = []
+    with pytest.raises(RuntimeError, match=r"step\(\) in eval mode.*optimizer\.train\(\)"):
+        optimizer.step(lambda: called.append(1) or 0.0)
+    assert not called
+    assert all(torch.equal(a, b) for a, b in zip(points, values(optimizer), strict=True))
+    same_state(state, optimizer.state_dict())
+
+
+def test_a_closure_that_leaves_the_model_in_eval_mode_is_caught():
+    """Gradients at w are not those of ŵ: a closure may evaluate, but must come back."""
+    model = small_model()
+    optimizer = AdamPlus(model.parameters())
+    optimizer.follow(model)
+    train(model, optimizer, range(3))
+
+    def closure() -> float:
+        model.eval()
+        return 0.0
+
+    with pytest.raises(RuntimeError, match="eval mode"):
+        optimizer.step(closure)
+
+
+def test_sparse_gradients_are_refused_before_anything_changes():
+    dense, embedding = nn.Linear(3, 3), nn.Embedding(5, 3, sparse=True)
+    optimizer = AdamPlus([{"params": dense.parameters()}, {"params": embedding.parameters()}])
+    dense(embedding(torch.tensor([1, 2]))).sum().backward()
+    points = values(optimizer)
+    with pytest.raises(RuntimeError, match=r"parameter 0 of group 1 has a sparse gradient.*sparse=False"):
+        optimizer.step()
+    assert not optimizer.state
+    assert all(torch.equal(a, b) for a, b in zip(points, values(optimizer), strict=True))
+
+
+def test_fused_set_later_is_refused_at_the_step():
+    p = nn.Parameter(torch.ones(2))
+    optimizer = AdamPlus([p])
+    optimizer.param_groups[0]["fused"] = True
+    p.grad = torch.ones(2)
+    with pytest.raises(RuntimeError, match="no fused kernels"):
+        optimizer.step()
+    assert torch.equal(p, torch.ones(2))
+
+
+OTHERS = [
+    lambda ps: torch.optim.Adam(ps),
+    lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9),
+]
+
+
+@pytest.mark.parametrize("stepped", [True, False])
+@pytest.mark.parametrize("other", OTHERS)
+def test_the_state_dict_of_another_optimizer_is_refused(other: Any, stepped: bool):
+    model = small_model()
+    optimizer, foreign = AdamPlus(model.parameters()), other(model.parameters())
+    train(model, optimizer, range(2))
+    if stepped:
+        train(model, foreign, range(2))
+    points, before = values(optimizer), copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(ValueError, match=r"not Adam⁺'s: its group 0 has no .*beta.*Load it into the optimizer that wrote"):
+        optimizer.load_state_dict(foreign.state_dict())
+    same_state(before, optimizer.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(points, values(optimizer), strict=True))
+
+
+def saved() -> tuple[AdamPlus, dict[str, Any]]:
+    model = small_model()
+    optimizer = AdamPlus([{"params": model[0].parameters()}, {"params": model[2].parameters()}])
+    train(model, optimizer, range(2))
+    return optimizer, copy.deepcopy(optimizer.state_dict())
+
+
+def rename_state(state_dict: dict[str, Any]) -> None:
+    state_dict["state"][1]["exp_avg"] = state_dict["state"][1].pop("z")
+
+
+def reshape_z(state_dict: dict[str, Any]) -> None:
+    state_dict["state"][0]["z"] = torch.zeros(7)
+
+
+def mix_modes(state_dict: dict[str, Any]) -> None:
+    state_dict["param_groups"][0]["training"] = False
+
+
+def break_beta(state_dict: dict[str, Any]) -> None:
+    state_dict["param_groups"][1]["beta"] = -1.0
+
+
+def drop_group(state_dict: dict[str, Any]) -> None:
+    state_dict["param_groups"].pop()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (rename_state, "not Adam⁺'s: parameter 1 has the state offset, step, exp_avg, not z, offset, step"),
+        (reshape_z, r"parameter 0 has shape \(8, 6\), and its z in this state_dict \(7,\)"),
+        (mix_modes, "groups in train mode and groups in eval mode"),
+        (break_beta, r"beta must be in \(0, 1\], got -1.0"),
+        (drop_group, "different number of parameter groups"),
+    ],
+)
+def test_a_spoilt_state_dict_is_refused_and_nothing_is_loaded(spoil: Any, words: str):
+    optimizer, state_dict = saved()
+    before = copy.deepcopy(optimizer.state_dict())
+    spoil(state_dict)
+    with pytest.raises(ValueError, match=words):
+        optimizer.load_state_dict(state_dict)
+    same_state(before, optimizer.state_dict())
+    optimizer.load_state_dict(before)  # and its own still loads: no hook is left behind
+
+
+def test_follow_wants_a_model_that_it_knows():
+    optimizer = AdamPlus(small_model().parameters())
+    with pytest.raises(TypeError, match=r"torch\.nn\.Module that holds the parameters, got list"):
+        optimizer.follow([])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="none of whose parameters"):
+        optimizer.follow(small_model())

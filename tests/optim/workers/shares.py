@@ -1,0 +1,93 @@
+"""Run by torchrun: each rank's optimizer has a share of the parameters, and together they take one step of one vector."""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from adamplus import AdamPlus
+
+
+def shares_make_up_one_vector() -> None:
+    torch.manual_seed(0)
+    everything = [nn.Parameter(torch.randn(n, dtype=torch.float64)) for n in (3, 4, 5, 2)]
+    mine = [nn.Parameter(p.detach().clone()) for p in everything[dist.get_rank() :: dist.get_world_size()]]
+    whole = AdamPlus(everything, weight_decay=0.01)
+    share = AdamPlus(mine, weight_decay=0.01, process_group=dist.group.WORLD)
+    for step in range(20):
+        grads = [torch.randn_like(p) for p in everything]
+        if step in (3, 4):  # rank 0 has no gradient at all, and still takes part in the norm
+            grads = [None if i % 2 == 0 else g for i, g in enumerate(grads)]
+        for p, g in zip(everything, grads, strict=True):
+            p.grad = g
+        for p, g in zip(mine, grads[dist.get_rank() :: dist.get_world_size()], strict=True):
+            p.grad = None if g is None else g.clone()
+        whole.step()
+        share.step()
+    for p, q in zip(everything[dist.get_rank() :: dist.get_world_size()], mine, strict=True):
+        torch.testing.assert_close(q, p, rtol=1e-13, atol=0)
+    if share.state:
+        assert abs(share.stats().norm_sum / whole.stats().norm_sum - 1) < 1e-12
+
+
+def following_through_ddp(order: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))
+    optimizer = AdamPlus(model.parameters())
+    if order == "follow first":
+        optimizer.follow(model)
+    wrapped = DistributedDataParallel(model)
+    if order == "wrap first":
+        optimizer.follow(wrapped)
+    torch.manual_seed(dist.get_rank())
+    for _ in range(5):
+        optimizer.zero_grad()
+        wrapped(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+    w_hat = [p.detach().clone() for p in model.parameters()]
+    wrapped.eval()
+    assert not optimizer.training
+    w = [p.detach().clone() for p in model.parameters()]
+    assert all(not torch.equal(a, b) for a, b in zip(w, w_hat, strict=True))
+    model.train()  # the inner one, as code that knows nothing of the wrapper does
+    assert optimizer.training
+    for value in w:  # ranks agree: gradients are averaged, and so is the norm's input
+        others = [torch.empty_like(value) for _ in range(dist.get_world_size())]
+        dist.all_gather(others, value)
+        assert all(torch.equal(value, other) for other in others)
+
+
+def following_through_fully_shard() -> None:
+    """Same w as one process with the whole batch: the norm counts every shard once."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)).double()
+    single = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)).double()
+    single.load_state_dict(model.state_dict())
+    mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh)
+    sharded, alone = AdamPlus(model.parameters()), AdamPlus(single.parameters())
+    sharded.follow(model)
+    alone.follow(single)
+    for step in range(10):
+        torch.manual_seed(step)
+        x = torch.randn(8, 4, dtype=torch.float64)
+        for m, o, batch in ((model, sharded, x.chunk(dist.get_world_size())[dist.get_rank()]), (single, alone, x)):
+            o.zero_grad()
+            m(batch).square().mean().backward()
+            o.step()
+    model.eval()
+    single.eval()
+    for a, b in zip(model.parameters(), single.parameters(), strict=True):
+        torch.testing.assert_close(a.full_tensor(), b.detach(), rtol=1e-12, atol=1e-14)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    shares_make_up_one_vector()
+    following_through_ddp("follow first")
+    following_through_ddp("wrap first")
+    following_through_fully_shard()
+    dist.barrier()
+    dist.destroy_process_group()

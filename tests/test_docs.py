@@ -1,0 +1,57 @@
+"""Every example that people read is run: docstrings, README and docs."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import adamplus
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(m.name for m in pkgutil.walk_packages(adamplus.__path__, "adamplus."))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name: str):
+    module = importlib.import_module(name)
+    names = {"adamplus": adamplus, "torch": torch}
+    assert doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The blocks of a page share their names, in reading order, as a reader's session does."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for i, code in enumerate(blocks(page)):
+        exec(compile(code, f"{page.name}, block {i}", "exec"), names)
+
+
+def test_the_readme_has_the_blocks_that_it_is_for():
+    code = "\n".join(blocks(ROOT / "README.md"))
+    assert "follow(model)" in code
+    assert "optimizer.step()" in code
+
+
+@pytest.mark.parametrize("name", adamplus.__all__)
+def test_every_public_name_has_a_summary_and_an_example(name: str):
+    documentation = getattr(adamplus, name).__doc__
+    assert documentation
+    assert len(documentation.splitlines()[0]) <= 140
+    assert ">>>" in documentation or issubclass(getattr(adamplus, name), tuple)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_pictures_of_the_repository_are_there(page: Path):
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target

@@ -1,0 +1,59 @@
+"""The surface: what DESIGN §2 promises, and what importing costs."""
+
+import inspect
+import subprocess
+import sys
+
+import adamplus
+from adamplus import NIGT, AdamPlus, NAdamPlus
+
+SIGNATURE = {
+    "lr": 0.1,
+    "beta": 0.1,
+    "beta_power": 1.0,
+    "norm_power": 0.5,
+    "eps": 1e-8,
+    "weight_decay": 0.0,
+    "decoupled_weight_decay": False,
+    "maximize": False,
+    "foreach": None,
+    "fused": None,
+    "capturable": False,
+    "differentiable": False,
+    "norm_scope": "global",
+    "process_group": None,
+    "state_dtype": None,
+}
+
+
+def test_adam_plus_has_the_promised_signature():
+    parameters = list(inspect.signature(AdamPlus).parameters.values())
+    assert parameters[0].name == "params"
+    assert {p.name: p.default for p in parameters[1:]} == SIGNATURE
+    assert {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} == set(SIGNATURE) - {"lr", "beta"}
+
+
+def test_the_family_has_its_defaults():
+    import torch
+
+    def group(cls: type[AdamPlus]) -> dict:
+        return cls([torch.nn.Parameter(torch.ones(1))]).param_groups[0]
+
+    assert (group(NAdamPlus)["beta_power"], group(NAdamPlus)["norm_power"]) == (4 / 3, 2 / 3)
+    assert (group(NIGT)["beta_power"], group(NIGT)["norm_power"], group(NIGT)["beta"]) == (0.0, 1.0, 1 - 0.9)
+
+
+def test_all_is_sorted_and_there():
+    assert all(hasattr(adamplus, name) for name in adamplus.__all__)
+    assert adamplus.__version__.count(".") == 2
+
+
+def test_importing_needs_torch_alone():
+    """Nothing of the lab, and no compiler: the core must import on a bare GPU box."""
+    code = (
+        "import sys, torch; before = set(sys.modules); import adamplus; "
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}; "
+        "print(sorted(new - {'adamplus', 'torch'} - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
