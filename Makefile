@@ -20,7 +20,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/pyright --verifytypes adamplus --ignoreexternal
+	PATH="$(CURDIR)/$(BIN):$$PATH" pyright --verifytypes adamplus --ignoreexternal
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

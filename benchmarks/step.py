@@ -90,8 +90,14 @@ def main() -> None:
         count = sum(torch.Size(shape).numel() for shape in shapes)
         results = measure(shapes, arguments.rounds, arguments.device)
         base = results["Adam fused"][0]
-        device = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else f"{torch.get_num_threads()} threads"
-        table = Table(title=f"{model}: {len(shapes)} tensors, {count / 1e6:.2f} M float32; torch {torch.__version__}, {device}")
+        device = (
+            torch.cuda.get_device_name()
+            if arguments.device.startswith("cuda")
+            else f"{torch.get_num_threads()} threads"
+        )
+        table = Table(
+            title=f"{model}: {len(shapes)} tensors, {count / 1e6:.2f} M float32; torch {torch.__version__}, {device}"
+        )
         for column in ("optimizer", "step, ms", "state, bytes a parameter", "time over Adam fused"):
             table.add_column(column, justify="left" if column == "optimizer" else "right")
         for name, (milliseconds, state) in results.items():

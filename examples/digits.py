@@ -73,7 +73,7 @@ def network(seed: int) -> nn.Sequential:
 
 def run(name: str, lr: float, seed: int, splits: tuple[Split, Split, Split], epoch_done: Callable[[], None]) -> Result:
     """Train once and measure at the point that the method would ship."""
-    train, validation, test = splits
+    train, _, test = splits
     model = network(seed)
     optimizer = OPTIMIZERS[name][0](model.parameters(), lr)
     shuffle = torch.Generator().manual_seed(seed)
@@ -85,9 +85,9 @@ def run(name: str, lr: float, seed: int, splits: tuple[Split, Split, Split], epo
         epoch_done()
     at_w = optimizer.averaged() if isinstance(optimizer, AdamPlus) else contextlib.nullcontext()
     with at_w, torch.no_grad():
-        losses = [float(nn.functional.cross_entropy(model(s.x), s.y)) for s in splits]
+        train_loss, validation_loss, test_loss = (float(nn.functional.cross_entropy(model(x), y)) for x, y in splits)
         accuracy = float((model(test.x).argmax(1) == test.y).float().mean())
-    return Result(*losses, accuracy)
+    return Result(train_loss, validation_loss, test_loss, accuracy)
 
 
 def mean_and_error(values: Iterable[float], digits: int) -> str:
@@ -124,7 +124,9 @@ def main() -> None:
                 mean_and_error((100 * r.test_accuracy for r in results), 1),
             )
     console.print(table)
-    console.print(f"Learning rates: the best of {len(FACTORS)} by the validation loss of one seed; test data had no say.")
+    console.print(
+        f"Learning rates: the best of {len(FACTORS)} by the validation loss of one seed; test data had no say."
+    )
     console.print("Next: README.md for the optimizer in your own loop, `make bench` for the time of a step.")
 
 

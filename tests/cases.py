@@ -1,7 +1,7 @@
 """The one table of optimizers and settings that the tests walk, and the helpers to set two runs side by side."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from adamplus import NIGT, AdamPlus, AdamPlusReference, NAdamPlus
 
 # name → class, and the powers that make the reference the same method
-FAMILY: dict[str, tuple[type[AdamPlus], dict[str, float]]] = {
+FAMILY: dict[str, tuple[type[AdamPlus], dict[str, Any]]] = {
     "adam_plus": (AdamPlus, {"beta_power": 1.0, "norm_power": 0.5}),
     "nadam_plus": (NAdamPlus, {"beta_power": 4 / 3, "norm_power": 2 / 3}),
     "nigt": (NIGT, {"beta_power": 0.0, "norm_power": 1.0}),
@@ -32,19 +32,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def pair(
-    name: str, groups: Sequence[dict[str, Any]], execution: dict[str, Any], dtype: torch.dtype = torch.float64
-) -> tuple[AdamPlus, AdamPlusReference]:
-    """A member of the family over `groups`, and its reference over copies of the same parameters."""
+def pair(name: str, groups: Sequence[dict[str, Any]], execution: dict[str, Any]) -> tuple[AdamPlus, AdamPlusReference]:
+    """A member of the family over `groups`, and its reference over float64 copies of the same parameters."""
     cls, powers = FAMILY[name]
-    copies = [
-        {**group, "params": [nn.Parameter(p.detach().to(twin(p, dtype), copy=True)) for p in group["params"]]} for group in groups
-    ]
+    copies = [{**group, "params": [float64_copy(p) for p in group["params"]]} for group in groups]
     return cls([dict(group) for group in groups], **execution), AdamPlusReference(copies, **powers)
 
 
-def twin(p: Tensor, dtype: torch.dtype) -> torch.dtype:
-    return dtype.to_complex() if p.is_complex() else dtype
+def float64_copy(p: Tensor) -> nn.Parameter:
+    return nn.Parameter(p.detach().to(torch.complex128 if p.is_complex() else torch.float64, copy=True))
 
 
 def params(optimizer: torch.optim.Optimizer) -> list[Tensor]:
@@ -89,11 +85,11 @@ def batch(step: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor
     return x, x.sin().sum(1, keepdim=True) + 0.1 * torch.randn(16, 1, generator=generator, dtype=dtype)
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range, step: Callable[[], Any] | None = None) -> None:
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> None:
     """A plain training loop; step number i sees the same batch whenever it is run."""
     dtype = next(model.parameters()).dtype
     for i in steps:
         x, y = batch(i, dtype)
         optimizer.zero_grad()
         nn.functional.mse_loss(model(x), y).backward()
-        (step or optimizer.step)()
+        optimizer.step()

@@ -52,17 +52,15 @@ def draw_step(axes: Any) -> None:
     arrow(axes, was, before, Z, lw=1.2, ls=":")
     arrow(axes, before, ahead, W_HAT, ls=(0, (4, 2)))
     arrow(axes, before, after, W, lw=2.4)
-    labels: list[tuple[Tensor, str, str]] = [
-        (was, "$\\hat w_t$: the parameters, where\nthe gradient $g_t$ is taken", W_HAT),
-        (before, "$w_t = \\hat w_t + c_{t-1} z_{t-1}$", W),
-        (after, "$w_{t+1} = w_t - \\eta_t z_t$:\nevaluate and ship this one", W),
-        (ahead, "$\\hat w_{t+1} = w_t - (\\eta_t/\\beta)\\, z_t$:\nthe next gradient is taken here", W_HAT),
+    labels: list[tuple[Tensor, str, str, tuple[int, int]]] = [
+        (was, "$\\hat w_t$: the parameters, where\nthe gradient $g_t$ is taken", W_HAT, (12, 0)),
+        (before, "$w_t = \\hat w_t + c_{t-1} z_{t-1}$", W, (2, 15)),
+        (after, "$w_{t+1} = w_t - \\eta_t z_t$:\nevaluate and ship this one", W, (12, 0)),
+        (ahead, "$\\hat w_{t+1} = w_t - (\\eta_t/\\beta)\\, z_t$:\nthe next gradient is taken here", W_HAT, (12, 0)),
     ]
-    for point, text, colour in labels:
+    for point, text, colour, at in labels:
         axes.plot(*point.tolist(), "o", color=colour, ms=8)
-        axes.annotate(
-            text, point.tolist(), (12, 0), textcoords="offset points", color=colour, va="center", fontsize=10.5
-        )
+        axes.annotate(text, point.tolist(), at, textcoords="offset points", color=colour, va="center", fontsize=10.5)
     points = torch.stack([was, before, after, ahead])
     low, high = points.amin(0), points.amax(0)
     room = high - low
@@ -76,7 +74,9 @@ def draw_run(axes: Any) -> None:
     ws, w_hats, _ = trajectory([-3.2, 1.3], 60, 4.0, seed=4, lr=0.5, beta=0.15)
     grid = torch.stack(torch.meshgrid(torch.linspace(-4, 1.6, 200), torch.linspace(-1.8, 2.1, 200), indexing="xy"), -1)
     axes.contour(grid[..., 0], grid[..., 1], loss(grid).sqrt(), levels=14, colors="#dddddd", linewidths=0.8, zorder=0)
-    axes.plot(*w_hats.T, "-o", color=W_HAT, lw=0.8, ms=2.5, alpha=0.75, label="$\\hat w$: in the parameters while training")
+    axes.plot(
+        *w_hats.T, "-o", color=W_HAT, lw=0.8, ms=2.5, alpha=0.75, label="$\\hat w$: in the parameters while training"
+    )
     axes.plot(*ws.T, "-o", color=W, lw=1.8, ms=3, label="$w$: in the parameters after eval()")
     axes.plot(0, 0, "*", color="black", ms=11, label="minimum")
     axes.set_xlim(-4, 1.6)

@@ -4,10 +4,10 @@ import copy
 
 import pytest
 import torch
+from cases import EXECUTIONS, batch, small_model, values
 from torch import nn
 
 from adamplus import AdamPlus
-from cases import EXECUTIONS, batch, small_model, values
 
 
 def state_of(optimizer: AdamPlus) -> dict:

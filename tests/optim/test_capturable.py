@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 import torch
+from cases import small_model, train, values
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from adamplus import AdamPlus
 from adamplus.optim._norm import combine
-from cases import small_model, train, values
 
 
 class NoHostRead(TorchDispatchMode):

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from cases import FAMILY, batch, difference, small_model, values
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from adamplus import AdamPlus
-from cases import FAMILY, batch, difference, small_model, values
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -82,7 +82,9 @@ def test_the_whole_family_compiles_in_float64(name: str):
             for p in ps:
                 p.grad = torch.randn_like(p)
             step()
-        results.append([*values(optimizer), *(s["offset"] for s in optimizer.state.values()), torch.tensor(optimizer.stats())])
+        results.append(
+            [*values(optimizer), *(s["offset"] for s in optimizer.state.values()), torch.tensor(optimizer.stats())]
+        )
     assert difference(results[1], results[0]) <= 1e-13
 
 

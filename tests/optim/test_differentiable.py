@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from cases import FAMILY, SETTINGS, difference, params, values
 from torch import Tensor, nn
 
 from adamplus import AdamPlus
-from cases import FAMILY, SETTINGS, difference, params, values
 
 
 def two_steps(name: str, settings: dict[str, Any], p: Tensor, g1: Tensor, g2: Tensor, lr: Any, beta: Any) -> Any:

@@ -15,7 +15,9 @@ from adamplus import AdamPlus
 def test_shares_ddp_and_fully_shard_on_two_processes():
     worker = Path(__file__).parent / "workers" / "shares.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(worker)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -29,6 +31,7 @@ def test_a_copy_without_its_process_group_is_refused():
     """A copy that lost it would train, silently, with the wrong norm."""
     import pickle
 
-    optimizer = AdamPlus([nn.Parameter(torch.ones(1))], process_group=torch._C._distributed_c10d.ProcessGroup(0, 1))
+    group = torch.distributed.ProcessGroup(0, 1)  # pyright: ignore[reportCallIssue]
+    optimizer = AdamPlus([nn.Parameter(torch.ones(1))], process_group=group)
     with pytest.raises(TypeError, match="pickle"):
         pickle.dumps(optimizer)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from cases import small_model, train, values
 from torch import nn
 
 from adamplus import NIGT, AdamPlus
-from cases import small_model, train, values
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"lr": -0.1}, ValueError, r"lr must be finite and at least 0, got -0.1: to ascend, pass maximize=True"),
@@ -154,7 +154,9 @@ def test_the_state_dict_of_another_optimizer_is_refused(other: Any, stepped: boo
     if stepped:
         train(model, foreign, range(2))
     points, before = values(optimizer), copy.deepcopy(optimizer.state_dict())
-    with pytest.raises(ValueError, match=r"not Adam⁺'s: its group 0 has no .*beta.*Load it into the optimizer that wrote"):
+    with pytest.raises(
+        ValueError, match=r"not Adam⁺'s: its group 0 has no .*beta.*Load it into the optimizer that wrote"
+    ):
         optimizer.load_state_dict(foreign.state_dict())
     same_state(before, optimizer.state_dict())
     assert all(torch.equal(a, b) for a, b in zip(points, values(optimizer), strict=True))
@@ -191,7 +193,7 @@ def drop_group(state_dict: dict[str, Any]) -> None:
     ("spoil", "words"),
     [
         (rename_state, "not Adam⁺'s: parameter 1 has the state offset, step, exp_avg, not z, offset, step"),
-        (reshape_z, r"parameter 0 has shape \(8, 6\), and its z in this state_dict \(7,\)"),
+        (reshape_z, r"parameter 0 has shape \(8, 6\), its z in this state_dict \(7,\)"),
         (mix_modes, "groups in train mode and groups in eval mode"),
         (break_beta, r"beta must be in \(0, 1\], got -1.0"),
         (drop_group, "different number of parameter groups"),

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from cases import EXECUTIONS, difference
 from torch import nn
 
 from adamplus import NIGT, AdamPlus, NAdamPlus
-from cases import EXECUTIONS, difference
 
 
 def noise(steps: int = 60, size: int = 5) -> torch.Tensor:

@@ -1,18 +1,21 @@
 """What the optimizer keeps and what it allocates."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+from cases import EXECUTIONS, FAMILY
 from torch import nn
 
 from adamplus import AdamPlus
-from cases import EXECUTIONS, FAMILY
 
 
-def allocations(function: object) -> list[int]:
+def allocations(function: Callable[[], Any]) -> list[int]:
     """Sizes in bytes of everything that torch's CPU allocator handed out while `function` ran."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        function()  # pyright: ignore[reportCallIssue]
-    events = profile.profiler.kineto_results.events()  # pyright: ignore[reportOptionalMemberAccess]
+        function()
+    events: Any = profile.profiler.kineto_results.events()  # pyright: ignore[reportOptionalMemberAccess]
     return [e.nbytes() for e in events if e.name() == "[memory]" and e.nbytes() > 0]
 
 

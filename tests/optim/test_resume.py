@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from cases import EXECUTIONS, FAMILY, difference, small_model, through_a_file, train
 
 from adamplus import AdamPlus
-from cases import EXECUTIONS, FAMILY, difference, small_model, through_a_file, train
 
 SETTINGS: dict[str, Any] = {"lr": 0.05, "weight_decay": 1e-3}
 

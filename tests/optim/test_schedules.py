@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from cases import difference, give, values
 from torch import nn
 from torch.optim import lr_scheduler as torch_schedulers
 
 from adamplus import AdamPlus, AdamPlusReference, ReduceOnPlateau, cifar_schedule
-from cases import difference, give, values
 
 SCHEDULES: dict[str, Callable[[Any], Any]] = {
     "step": lambda o: torch_schedulers.StepLR(o, 3, 0.5),

@@ -14,6 +14,7 @@ import pickle
 from copy import deepcopy
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau, StepLR
@@ -43,7 +44,8 @@ def inputs(device: Any, dtype: Any = None) -> list[OptimizerInput]:
         "maximize": {"weight_decay": 0.1, "maximize": True},
         "tensor scope": {"norm_scope": "tensor"},
     }
-    return [OptimizerInput(params=None, kwargs=kwargs, desc=desc) for desc, kwargs in settings.items()]
+    none: Any = None
+    return [OptimizerInput(params=none, kwargs=kwargs, desc=desc) for desc, kwargs in settings.items()]
 
 
 def error_inputs(device: Any, dtype: Any) -> list[ErrorOptimizerInput]:
@@ -54,8 +56,9 @@ def error_inputs(device: Any, dtype: Any) -> list[ErrorOptimizerInput]:
         ({"norm_scope": "layer"}, ValueError, "norm_scope must be one of 'global', 'group', 'tensor', got 'layer'"),
         ({"fused": True}, RuntimeError, "no fused kernels"),
     ]
+    none: Any = None
     own = [
-        ErrorOptimizerInput(OptimizerInput(params=None, kwargs=kw), error_type=kind, error_regex=words)
+        ErrorOptimizerInput(OptimizerInput(params=none, kwargs=kw), error_type=kind, error_regex=words)
         for kw, kind, words in cases
     ]
     return get_error_inputs_for_all_optims(device, dtype) + own
@@ -97,7 +100,7 @@ class Matrix(TestCase):
                 with self.assertWarnsRegex(error.error_type, error.error_regex):
                     make(optim_info, ps, **case.kwargs)
             else:
-                with self.assertRaisesRegex(error.error_type, error.error_regex):
+                with pytest.raises(error.error_type, match=error.error_regex):
                     make(optim_info, ps, **case.kwargs)
 
     @optims(FAMILY)
@@ -132,7 +135,7 @@ class Matrix(TestCase):
             tracker = TensorTracker({"rtol": 0, "atol": 0})  # the same kernels on a CPU: the same bits
             for foreach in (False, True):
                 torch.manual_seed(1)
-                model = nn.Sequential(nn.Linear(10, 3), nn.Sigmoid(), nn.Linear(3, 1), nn.Sigmoid()).to(dtype)
+                model: Any = nn.Sequential(nn.Linear(10, 3), nn.Sigmoid(), nn.Linear(3, 1), nn.Sigmoid()).to(dtype)
                 empty = nn.Parameter(torch.empty(0, dtype=dtype))
                 empty.grad = torch.rand_like(empty)
                 frozen = nn.Parameter(torch.ones(2, dtype=dtype), requires_grad=False)
@@ -144,7 +147,7 @@ class Matrix(TestCase):
                     model.zero_grad()
                     model(x).sum().backward()
                     if i == 3:  # one step with a gradient missing
-                        model[2].bias.grad = None  # pyright: ignore[reportAttributeAccessIssue]
+                        model[2].bias.grad = None
                     optimizer.step()
                     for p in model.parameters():
                         for tensor in (p, *optimizer.state[p].values()):

@@ -5,10 +5,10 @@ import random
 
 import pytest
 import torch
+from cases import EXECUTIONS, FAMILY, SETTINGS, difference, give, pair, params, values
 from torch import Tensor, nn
 
 from adamplus import AdamPlus, AdamPlusReference
-from cases import EXECUTIONS, FAMILY, SETTINGS, difference, give, pair, params, values
 
 SHAPES = [(4, 3), (7,), (), (2, 3, 2), (5,), (3,)]
 
@@ -67,7 +67,9 @@ def test_every_setting_equals_the_reference(name: str, setting: str, execution: 
 
 @pytest.mark.parametrize("kinds", list(itertools.product(["float", "tensor"], repeat=2)))
 def test_lr_and_beta_may_be_tensors(kinds: tuple[str, str]):
-    lr, beta = (torch.tensor(v, dtype=torch.float64) if k == "tensor" else v for k, v in zip(kinds, (0.05, 0.2), strict=True))
+    lr, beta = (
+        torch.tensor(v, dtype=torch.float64) if k == "tensor" else v for k, v in zip(kinds, (0.05, 0.2), strict=True)
+    )
     ps = [nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in SHAPES]
     settings = {"weight_decay": 0.1, "decoupled_weight_decay": True}
     fast, reference = pair("adam_plus", [{"params": ps, "lr": lr, "beta": beta, **settings}], {})

@@ -10,7 +10,7 @@ The *offset* c = η (1/β − 1) is kept from the step that made it, so that a l
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -21,7 +21,10 @@ from ._norm import scope_norms
 
 @dataclass
 class Part:
-    """Tensors of one group that are executed together; `index` is their place in the group's batch."""
+    """Tensors of one group that are executed together; `index` is their place in the group's batch.
+
+    Executed in place, w and ŵ are the same tensors: w is there from undoing the last extrapolation until the next one.
+    """
 
     w_hat: list[Tensor]
     g: list[Tensor]
@@ -29,6 +32,7 @@ class Part:
     offset: list[Tensor]
     step: list[Tensor]
     index: list[int]
+    w: list[Tensor] = field(default_factory=list)
 
     def take(self, rows: Sequence[int]) -> "Part":
         """Some of the tensors, as a part of their own."""
@@ -58,25 +62,29 @@ class Execution(Protocol):
 
 
 def adam_plus(batches: Sequence[Batch], run: Execution, process_group: Any = None) -> None:
-    """Take one step of Algorithm 1 for all batches together; ŵ, z, offset and step change in their parts."""
+    """Take one step of Algorithm 1 for all batches together; line numbers are the paper's."""
     for batch in batches:
         group = batch.group
-        lr, beta = _scalar(group, "lr"), _scalar(group, "beta")
-        coupled = 0.0 if group["decoupled_weight_decay"] else group["weight_decay"]
+        lr, beta, weight_decay = _scalar(group, "lr"), _scalar(group, "beta"), group["weight_decay"]
+        decoupled = group["decoupled_weight_decay"]
         for x in batch.parts:
-            g = run.gradients(x.g, x.w_hat, x.z, group["maximize"], coupled)
-            x.w_hat = run.add_scaled(x.w_hat, x.z, x.offset, +1)  # w_t = ŵ_t + c_{t−1} z_{t−1}
-            if group["decoupled_weight_decay"] and group["weight_decay"] != 0:
-                x.w_hat = run.scale(x.w_hat, 1 - lr * group["weight_decay"])
-            x.z = run.average(x.z, g, [_weight(t, beta, group["capturable"]) for t in x.step])  # line 10: z_t = (1 − β) z_{t−1} + β g_t
+            g = run.gradients(x.g, x.w_hat, x.z, group["maximize"], 0.0 if decoupled else weight_decay)
+            # w_t = ŵ_t + c_{t−1} z_{t−1}: the last extrapolation, undone
+            x.w = run.add_scaled(x.w_hat, x.z, x.offset, +1)
+            if decoupled and weight_decay != 0:
+                x.w = run.scale(x.w, 1 - lr * weight_decay)
+            # lines 5 and 10: z_t = (1 − β) z_{t−1} + β g_t, z_0 = g_0
+            x.z = run.average(x.z, g, [_weight(t, beta, group["capturable"]) for t in x.step])
 
     for batch, norm in zip(batches, scope_norms(batches, run.norms, process_group), strict=True):
         group = batch.group
         lr, beta = _scalar(group, "lr"), _scalar(group, "beta")
-        eta = lr * beta ** group["beta_power"] / _denominator(norm, group["norm_power"], group["eps"])  # line 7
+        # line 7: η_t = α β^a / max(‖z_t‖^p, ε₀)
+        eta = lr * beta ** group["beta_power"] / _denominator(norm, group["norm_power"], group["eps"])
         rate, offset = eta / beta, eta * (1 / beta - 1)
         for x in batch.parts:
-            x.w_hat = run.add_scaled(x.w_hat, x.z, _per_tensor(rate, x), -1)  # lines 8 and 9: ŵ_{t+1} = w_t − (η/β) z_t
+            # lines 8 and 9: ŵ_{t+1} = (1 − 1/β) w_t + (1/β) (w_t − η_t z_t) = w_t − (η_t/β) z_t
+            x.w_hat = run.add_scaled(x.w, x.z, _per_tensor(rate, x), -1)
             x.offset = run.assign(x.offset, _per_tensor(offset, x))
             torch._foreach_add_(x.step, 1.0)
         _record(group, norm, eta)

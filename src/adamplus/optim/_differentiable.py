@@ -9,12 +9,12 @@ __all__ = ["add_scaled", "assign", "average", "gradients", "norms", "scale", "sp
 
 
 def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int) -> list[Tensor]:
-    """x ± scale · y."""
+    """X ± scale · y."""
     return [x + (sign * s * y.to(wide(x, y))).to(x.dtype) for x, y, s in zip(xs, ys, scales, strict=True)]
 
 
 def scale(xs: list[Tensor], factor: float | Tensor) -> list[Tensor]:
-    """factor · x."""
+    """Factor · x."""
     return [(x.to(wide(x)) * factor).to(x.dtype) for x in xs]
 
 

@@ -35,7 +35,7 @@ def gradients(
 
 
 def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int) -> list[Tensor]:
-    """x ± scale · y, in place."""
+    """X ± scale · y, in place."""
     if not _uniform(xs, ys):
         return _plain.add_scaled(xs, ys, scales, sign)
     torch._foreach_addcmul_(xs, ys, scales, value=sign)
@@ -43,7 +43,7 @@ def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: i
 
 
 def scale(xs: list[Tensor], factor: float | Tensor) -> list[Tensor]:
-    """factor · x, in place."""
+    """Factor · x, in place."""
     if isinstance(factor, Tensor) or not _uniform(xs):
         return _plain.scale(xs, factor)
     torch._foreach_mul_(xs, factor)
@@ -60,7 +60,7 @@ def average(zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> 
 
 
 def assign(xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
-    """x = value, in place."""
+    """X = value, in place."""
     torch._foreach_copy_(xs, values)
     return xs
 

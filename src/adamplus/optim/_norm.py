@@ -68,7 +68,7 @@ def scalar_dtype(device: torch.device) -> torch.dtype:
 
 
 def _flat(z: Tensor) -> Tensor:
-    """z as one row in the order that it has in memory: no copy for contiguous, channels-last and transposed tensors."""
+    """Z as one row in the order that it has in memory: no copy for contiguous, channels-last and transposed tensors."""
     order = sorted(range(z.ndim), key=lambda d: (-z.stride(d), d))
     return z.permute(order).reshape(-1)
 

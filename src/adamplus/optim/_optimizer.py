@@ -11,10 +11,7 @@ from torch.optim.optimizer import ParamsT
 from . import _differentiable, _foreach, _plain, _settings
 from ._algorithm import Batch, Part, adam_plus
 from ._modes import TwoPoints, real, unreal
-from ._norm import scalar_dtype
-
-STATE = ("z", "offset", "step")
-EXECUTION = ("foreach", "fused", "capturable", "differentiable")
+from ._state import EXECUTION, new_record, new_state, refuse_foreign, restore_state
 
 
 class Stats(NamedTuple):
@@ -115,20 +112,23 @@ class AdamPlus(TwoPoints):
             "state_dtype": state_dtype,
         }
         _settings.check(defaults)
-        self.process_group = process_group
+        self.process_group: ProcessGroup | None = process_group
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group in the mode that the others are in; its settings default to the optimizer's."""
         if isinstance(param_group, dict):
             _settings.check({**self.defaults, **param_group})
-            if self.process_group is not None and param_group.get("norm_scope", self.defaults["norm_scope"]) != "global":
+            if (
+                self.process_group is not None
+                and param_group.get("norm_scope", self.defaults["norm_scope"]) != "global"
+            ):
                 raise ValueError('process_group joins shares of one global vector: it needs norm_scope="global"')
         training = self.training if self.param_groups else True
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         group["training"] = training
-        group["record"] = _at_home(torch.zeros(3), group)
+        group["record"] = new_record(group)
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -168,7 +168,9 @@ class AdamPlus(TwoPoints):
             self._init_group(group, params, grads, zs, offsets, steps)
             if params or group["norm_scope"] == "global":  # without gradients, it still has the norm of the others
                 w_hats = [real(p) for p in params]
-                part = Part(w_hats, [real(g) for g in grads], [real(z) for z in zs], offsets, steps, list(range(len(zs))))
+                part = Part(
+                    w_hats, [real(g) for g in grads], [real(z) for z in zs], offsets, steps, list(range(len(zs)))
+                )
                 batches.append(Batch(group, run.split(part)))
         if any(batch.parts for batch in batches) or self.process_group is not None:
             adam_plus(batches, run, self.process_group)
@@ -190,9 +192,7 @@ class AdamPlus(TwoPoints):
                 continue
             state = self.state[p]
             if not state:
-                state["z"] = torch.zeros_like(p, dtype=_z_dtype(p, group["state_dtype"]))
-                state["offset"] = torch.zeros((), dtype=_offset_dtype(p), device=p.device)
-                state["step"] = torch.zeros((), dtype=torch.float32, device=p.device if group["capturable"] else "cpu")
+                state.update(new_state(p, group))
             params.append(p)
             grads.append(p.grad)
             zs.append(state["z"])
@@ -269,13 +269,13 @@ class AdamPlus(TwoPoints):
         saved: dict[str, Any] = {}
 
         def check(_: Any, candidate: dict[str, Any]) -> None:
-            self._refuse_what_cannot_be_loaded(candidate)
+            refuse_foreign(self, candidate)
             saved.update(candidate)
 
         def restore(_: Any) -> None:
             for group, execution in zip(self.param_groups, own, strict=True):
                 group.update(execution)
-            self._restore_state(saved)
+            restore_state(self, saved)
 
         hooks = (
             self.register_load_state_dict_pre_hook(check),  # last, so that it sees what the user's own hooks made
@@ -287,65 +287,6 @@ class AdamPlus(TwoPoints):
             for hook in hooks:
                 hook.remove()
 
-    def _restore_state(self, saved: dict[str, Any]) -> None:
-        """Take the state as it was saved: torch has cast it to the parameters' dtype, or shares it with `saved`."""
-        ids = [i for group in saved["param_groups"] for i in group["params"]]
-        groups = [group for group in self.param_groups for _ in group["params"]]
-        params = [p for group in self.param_groups for p in group["params"]]
-        for i, p, group in zip(ids, params, groups, strict=True):
-            if i in saved["state"]:
-                state = saved["state"][i]
-                self.state[p] = {
-                    "z": state["z"].to(p.device, copy=True),
-                    "offset": state["offset"].to(p.device, _offset_dtype(p), copy=True),
-                    "step": state["step"].to(p.device if group["capturable"] else "cpu", torch.float32, copy=True),
-                }
-        for group in self.param_groups:
-            group["record"] = _at_home(group["record"], group)
-
-    def _refuse_what_cannot_be_loaded(self, state_dict: dict[str, Any]) -> None:
-        """Raise before anything changes."""
-        groups = state_dict["param_groups"]
-        for i, group in enumerate(groups):
-            if missing := [name for name in (*self.defaults, "training", "record") if name not in group]:
-                raise ValueError(
-                    f"this state_dict is not Adam⁺'s: its group {i} has no {', '.join(missing)}. "
-                    "Load it into the optimizer that wrote it, and start Adam⁺ from the model alone"
-                )
-            _settings.check({**group, **{name: self.defaults[name] for name in EXECUTION}})
-        if len({group["training"] for group in groups}) > 1:
-            raise ValueError("this state_dict has groups in train mode and groups in eval mode: save them in one mode")
-        params = [p for group in self.param_groups for p in group["params"]]
-        ids = [i for group in groups for i in group["params"]]
-        for i, p in zip(ids, params, strict=False):
-            state = state_dict["state"].get(i)
-            if state is not None and set(state) != set(STATE):
-                raise ValueError(
-                    f"this state_dict is not Adam⁺'s: parameter {i} has the state {', '.join(state)}, not "
-                    f"{', '.join(STATE)}. Load it into the optimizer that wrote it, and start Adam⁺ from the model alone"
-                )
-            if state is not None and state["z"].shape != p.shape:
-                raise ValueError(
-                    f"parameter {i} has shape {tuple(p.shape)}, and its z in this state_dict {tuple(state['z'].shape)}: "
-                    "build the optimizer over the same parameters in the same order as when it was saved"
-                )
-
     def __getstate__(self) -> dict[str, Any]:
         # Without its process group a copy would divide by the wrong norm; with it, pickle says that it cannot.
         return {**super().__getstate__(), "process_group": self.process_group}
-
-
-def _z_dtype(p: Tensor, state_dtype: torch.dtype | None) -> torch.dtype:
-    own = p.dtype.to_real()
-    dtype = state_dtype or (torch.float32 if own.itemsize == 2 else own)
-    return dtype.to_complex() if p.is_complex() else dtype
-
-
-def _offset_dtype(p: Tensor) -> torch.dtype:
-    return torch.float64 if p.dtype.to_real() == torch.float64 else torch.float32
-
-
-def _at_home(record: Tensor, group: dict[str, Any]) -> Tensor:
-    """A group's record of ‖z‖, η and Σ‖z‖ where its first parameter is."""
-    device = group["params"][0].device if group["params"] else torch.device("cpu")
-    return record.to(device, scalar_dtype(device))

@@ -30,7 +30,7 @@ def gradients(
 
 
 def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int) -> list[Tensor]:
-    """x ± scale · y, in place; 16-bit tensors are computed in float32 and rounded once."""
+    """X ± scale · y, in place; 16-bit tensors are computed in float32 and rounded once."""
     for x, y, scale in zip(xs, ys, scales, strict=True):
         if (dtype := wide(x, y)) == x.dtype == y.dtype:
             x.addcmul_(y, scale, value=sign)
@@ -41,7 +41,7 @@ def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: i
 
 
 def scale(xs: list[Tensor], factor: float | Tensor) -> list[Tensor]:
-    """factor · x, in place; the factor is never rounded to 16 bits."""
+    """Factor · x, in place; the factor is never rounded to 16 bits."""
     for x in xs:
         dtype = wide(x)
         by = factor.to(x.device, dtype) if isinstance(factor, Tensor) else factor
@@ -65,7 +65,7 @@ def average(zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> 
 
 
 def assign(xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
-    """x = value, in place."""
+    """X = value, in place."""
     for x, value in zip(xs, values, strict=True):
         x.copy_(value)
     return xs

@@ -57,7 +57,7 @@ class AdamPlusReference(Optimizer):
         norm_scope: str = "global",
     ) -> None:
         defaults = {name: value for name, value in locals().items() if name not in ("self", "params", "__class__")}
-        self.training = True
+        self.training: bool = True
         super().__init__(params, defaults)
 
     @torch.no_grad()

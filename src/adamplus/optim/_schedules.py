@@ -48,8 +48,8 @@ class ReduceOnPlateau(ReduceLROnPlateau):
         cooldown: int = 0,
         minimum: Mapping[str, float] | None = None,
     ) -> None:
-        self.keys = (keys,) if isinstance(keys, str) else tuple(keys)
-        self.minimum = dict(minimum or {})
+        self.keys: tuple[str, ...] = (keys,) if isinstance(keys, str) else tuple(keys)
+        self.minimum: dict[str, float] = dict(minimum or {})
         if not 0 < factor < 1:
             raise ValueError(f"factor must be in (0, 1), got {factor}: it multiplies {', '.join(self.keys)}")
         for i, group in enumerate(optimizer.param_groups):

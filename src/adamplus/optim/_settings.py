@@ -12,9 +12,8 @@ SCOPES = ("global", "group", "tensor")
 
 def check(settings: dict[str, Any]) -> None:
     """Raise what is wrong with a group's settings, naming the value and the way out."""
-    lr, beta = _number("lr", settings["lr"]), _number("beta", settings["beta"])
-    norm_power, beta_power = _number("norm_power", settings["norm_power"]), _number("beta_power", settings["beta_power"])
-    eps, weight_decay = _number("eps", settings["eps"]), _number("weight_decay", settings["weight_decay"])
+    names = ("lr", "beta", "norm_power", "beta_power", "eps", "weight_decay")
+    lr, beta, norm_power, beta_power, eps, weight_decay = (_number(name, settings[name]) for name in names)
     if not 0 <= lr < math.inf:
         raise ValueError(f"lr must be finite and at least 0, got {lr}: to ascend, pass maximize=True")
     if not 0 < beta <= 1:

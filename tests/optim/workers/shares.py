@@ -1,8 +1,9 @@
-"""Run by torchrun: each rank's optimizer has a share of the parameters, and together they take one step of one vector."""
+"""Run by torchrun: several processes train one model, each with its share of it."""
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -64,7 +65,7 @@ def following_through_fully_shard() -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)).double()
     single = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)).double()
     single.load_state_dict(model.state_dict())
-    mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in (model[0], model[2], model):
         fully_shard(layer, mesh=mesh)
     sharded, alone = AdamPlus(model.parameters()), AdamPlus(single.parameters())
@@ -80,7 +81,8 @@ def following_through_fully_shard() -> None:
     model.eval()
     single.eval()
     for a, b in zip(model.parameters(), single.parameters(), strict=True):
-        torch.testing.assert_close(a.full_tensor(), b.detach(), rtol=1e-12, atol=1e-14)
+        whole = a.full_tensor()  # pyright: ignore[reportAttributeAccessIssue]
+        torch.testing.assert_close(whole, b.detach(), rtol=1e-12, atol=1e-14)
 
 
 if __name__ == "__main__":
