@@ -96,6 +96,32 @@ def test_following_starts_in_the_mode_of_the_model():
     assert not optimizer.training
 
 
+def test_following_through_wrappers_of_wrappers():
+    model, optimizer = trained()
+    wrapped: Any = torch.compile(nn.DataParallel(torch.compile(model, backend="eager")), backend="eager")  # pyright: ignore
+    optimizer.follow(wrapped)
+    wrapped.eval()
+    assert not optimizer.training
+    model.train()
+    assert optimizer.training
+
+
+def test_a_part_that_is_called_module_is_no_wrapper():
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module, self.head = nn.Linear(6, 3), nn.Linear(3, 1)
+
+    model = Net()
+    optimizer = AdamPlus(model.parameters())
+    optimizer.follow(model)
+    model.module.eval()
+    assert optimizer.training
+    model.eval()
+    model.module.train()
+    assert not optimizer.training
+
+
 def test_a_frozen_submodule_switches_nothing():
     model, optimizer = trained()
     optimizer.follow(model)

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
 from . import _plain
@@ -79,8 +80,7 @@ class TwoPoints(Optimizer):
             raise ValueError(
                 "follow() got a model none of whose parameters this optimizer has: pass the model that it was built for"
             )
-        while isinstance(inner := getattr(model, "_orig_mod", getattr(model, "module", None)), nn.Module):
-            model = inner  # of torch.compile, DDP and their like, whose train() calls the model's own
+        model = _unwrapped(model)
         # An entry of the instance shadows the method: wrappers call it by name, and swapping the class keeps it.
         vars(model)["train"] = _FollowedTrain(model, self)
         self.train(model.training)
@@ -92,6 +92,17 @@ class TwoPoints(Optimizer):
             for p, state in rows:
                 x, z = real(p.detach()), real(state["z"])
                 _plain.add_scaled([x], [z], [state["offset"]], sign)
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside of torch.compile, DDP and DataParallel, whose train() calls the model's own."""
+    while True:
+        if isinstance(model, DistributedDataParallel | DataParallel):
+            model = model.module
+        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        else:
+            return model
 
 
 class _FollowedTrain:
