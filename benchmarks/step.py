@@ -18,6 +18,7 @@ from torch import nn
 from adamplus import AdamPlus
 
 OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], torch.optim.Optimizer]] = {
+    "Adam⁺ fused": lambda ps: AdamPlus(ps, fused=True),
     "Adam⁺ foreach": lambda ps: AdamPlus(ps, foreach=True),
     "Adam⁺ plain": lambda ps: AdamPlus(ps, foreach=False),
     "Adam fused": lambda ps: torch.optim.Adam(ps, fused=True),
@@ -40,10 +41,20 @@ def resnet18() -> list[tuple[int, ...]]:
     return [*shapes, (10, 512), (10,)]
 
 
+def gpt(width: int, layers: int, context: int) -> list[tuple[int, ...]]:
+    """The parameter shapes of a GPT-2 of 50,257 tokens with tied embeddings."""
+    block = [(width,), (width,), (3 * width, width), (3 * width,), (width, width), (width,), (width,), (width,)]
+    block += [(4 * width, width), (4 * width,), (width, 4 * width), (width,)]
+    return [(50257, width), (context, width), *(block * layers), (width,), (width,)]
+
+
 MODELS: dict[str, Callable[[], list[tuple[int, ...]]]] = {
     "resnet18": resnet18,
     "many-small": lambda: [(64,)] * 1000,
+    "gpt2-124m": lambda: gpt(768, 12, 1024),
+    "gpt-1.3b": lambda: gpt(2048, 24, 2048),
 }
+ON_CPU = ("resnet18", "many-small")
 
 
 def state_bytes(optimizer: torch.optim.Optimizer) -> int:
@@ -54,14 +65,15 @@ def state_bytes(optimizer: torch.optim.Optimizer) -> int:
 def measure(shapes: list[tuple[int, ...]], rounds: int, device: str) -> dict[str, tuple[float, int]]:
     """Median milliseconds of a step and bytes of state, by optimizer."""
     built: dict[str, Any] = {}
+    params = [nn.Parameter(torch.randn(shape, device=device)) for shape in shapes]
     for name, build in OPTIMIZERS.items():
-        params = [nn.Parameter(torch.randn(shape, device=device)) for shape in shapes]
-        for p in params:
-            p.grad = torch.randn_like(p)
-        built[name] = build(params)
+        if device != "cpu" or name != "Adam⁺ fused":
+            built[name] = build(params)
     times: dict[str, list[float]] = {name: [] for name in built}
     for i in track(range(rounds + 2), description="measuring"):
         for name, optimizer in built.items():
+            for p in params:  # other ones at every step, as zero_grad() and backward() make them
+                p.grad = torch.full_like(p, 1e-3)
             synchronize(device)
             start = time.perf_counter()
             optimizer.step()
@@ -85,7 +97,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
     console = Console()
-    for model in MODELS if arguments.model == "all" else [arguments.model]:
+    everything = ON_CPU if arguments.device == "cpu" else tuple(MODELS)
+    for model in everything if arguments.model == "all" else [arguments.model]:
         shapes = MODELS[model]()
         count = sum(torch.Size(shape).numel() for shape in shapes)
         results = measure(shapes, arguments.rounds, arguments.device)

@@ -1,8 +1,13 @@
 """What every test starts from."""
 
+import os
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # the fused kernels, on CPU tensors
+
 import hypothesis
 import pytest
 import torch
+import torch.testing._internal.common_utils  # loads a hypothesis profile of its own: before ours
 
 hypothesis.settings.register_profile(
     "quick",

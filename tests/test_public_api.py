@@ -45,6 +45,7 @@ def test_the_family_has_its_defaults():
 
 def test_all_is_sorted_and_there():
     assert all(hasattr(adamplus, name) for name in adamplus.__all__)
+    assert adamplus.__all__ == sorted(adamplus.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
     assert adamplus.__version__.count(".") == 2
 
 

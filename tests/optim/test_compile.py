@@ -62,11 +62,11 @@ def test_a_compiled_step_is_the_same_step(setting: str, kind: str, compilations:
     run(twin, compiled, torch.compile(compiled.step, backend=counter, fullgraph=True))
     assert counter.frame_count == compilations
     # inductor contracts products and sums otherwise than eager kernels: a few float32 roundings over 20 steps
-    assert difference(values(compiled), values(optimizer)) <= 2e-5
-    assert compiled.stats() == pytest.approx(optimizer.stats(), rel=1e-5)
+    assert difference(values(compiled), values(optimizer)) <= 2e-6
+    assert compiled.stats() == pytest.approx(optimizer.stats(), rel=2e-6)
     compiled.eval()
     optimizer.eval()
-    assert difference(values(compiled), values(optimizer)) <= 2e-5
+    assert difference(values(compiled), values(optimizer)) <= 2e-6
 
 
 @pytest.mark.parametrize("name", FAMILY)
@@ -88,8 +88,8 @@ def test_the_whole_family_compiles_in_float64(name: str):
     assert difference(results[1], results[0]) <= 1e-13
 
 
-@pytest.mark.parametrize("kind", ["tensor", "float"])
-def test_a_compiled_training_step_is_the_same_training(kind: str):
+@pytest.mark.parametrize(("kind", "recompilations"), [("tensor", 0), ("float", 1)])
+def test_a_compiled_training_step_is_the_same_training(kind: str, recompilations: int):
     model, optimizer = scheduled(kind)
     twin, compiled = scheduled(kind)
 
@@ -100,14 +100,18 @@ def test_a_compiled_training_step_is_the_same_training(kind: str):
         optimizer.step()
         return loss
 
-    fast = torch.compile(training_step)
+    counter = CompileCounterWithBackend("inductor")
+    fast = torch.compile(training_step, backend=counter)
+    first = 0
     for i in range(20):
         slow_loss = training_step(model, optimizer, *batch(i))
         fast_loss = fast(twin, compiled, *batch(i))
-        torch.testing.assert_close(fast_loss, slow_loss, rtol=1e-4, atol=1e-6)
+        first = first or counter.frame_count
+        torch.testing.assert_close(fast_loss, slow_loss, rtol=1e-5, atol=1e-6)
         for o in (optimizer, compiled):
             change(o, i)
-    assert difference(values(compiled), values(optimizer)) <= 1e-4
+    assert counter.frame_count - first == recompilations
+    assert difference(values(compiled), values(optimizer)) <= 1e-5
 
 
 def test_gradients_that_come_and_go_are_seen():

@@ -27,9 +27,11 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"eps": -1e-8}, ValueError, "eps must be finite and at least 0, got -1e-08"),
     ({"weight_decay": -1.0}, ValueError, "weight_decay must be finite and at least 0, got -1.0"),
     ({"norm_scope": "layer"}, ValueError, "norm_scope must be one of 'global', 'group', 'tensor', got 'layer'"),
-    ({"state_dtype": torch.int8}, TypeError, "state_dtype must be a floating dtype"),
-    ({"state_dtype": "float32"}, TypeError, "state_dtype must be a floating dtype"),
-    ({"fused": True}, RuntimeError, "fused=True: this version has no fused kernels; leave fused=None"),
+    ({"state_dtype": torch.int8}, TypeError, "state_dtype must be one of torch.float64, .* got torch.int8"),
+    ({"state_dtype": "float32"}, TypeError, "state_dtype must be one of torch.float64, .* got 'float32'"),
+    ({"weight_decay": torch.tensor([0.1])}, TypeError, "weight_decay must be a number, got"),
+    ({"fused": True, "foreach": True}, RuntimeError, "`fused` and `foreach` cannot be `True` together"),
+    ({"fused": True, "differentiable": True}, RuntimeError, "`fused` does not support `differentiable`"),
     ({"foreach": True, "differentiable": True}, RuntimeError, "exclude each other: leave foreach=None"),
     ({"capturable": True, "differentiable": True}, RuntimeError, "exclude each other: a graph has no autograd"),
 ]
@@ -129,16 +131,6 @@ def test_sparse_gradients_are_refused_before_anything_changes():
     assert all(torch.equal(a, b) for a, b in zip(points, values(optimizer), strict=True))
 
 
-def test_fused_set_later_is_refused_at_the_step():
-    p = nn.Parameter(torch.ones(2))
-    optimizer = AdamPlus([p])
-    optimizer.param_groups[0]["fused"] = True
-    p.grad = torch.ones(2)
-    with pytest.raises(RuntimeError, match="no fused kernels"):
-        optimizer.step()
-    assert torch.equal(p, torch.ones(2))
-
-
 OTHERS = [
     lambda ps: torch.optim.Adam(ps),
     lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9),
@@ -185,6 +177,14 @@ def break_beta(state_dict: dict[str, Any]) -> None:
     state_dict["param_groups"][1]["beta"] = -1.0
 
 
+def empty(state_dict: dict[str, Any]) -> None:
+    state_dict.clear()
+
+
+def numbers_for_tensors(state_dict: dict[str, Any]) -> None:
+    state_dict["state"][1]["z"] = 1.0
+
+
 def drop_group(state_dict: dict[str, Any]) -> None:
     state_dict["param_groups"].pop()
 
@@ -196,6 +196,8 @@ def drop_group(state_dict: dict[str, Any]) -> None:
         (reshape_z, r"parameter 0 has shape \(8, 6\), its z in this state_dict \(7,\)"),
         (mix_modes, "groups in train mode and groups in eval mode"),
         (break_beta, r"beta must be in \(0, 1\], got -1.0"),
+        (empty, "a state_dict has state and param_groups, this one nothing"),
+        (numbers_for_tensors, "not Adam⁺'s: parameter 1"),
         (drop_group, "different number of parameter groups"),
     ],
 )
@@ -207,6 +209,76 @@ def test_a_spoilt_state_dict_is_refused_and_nothing_is_loaded(spoil: Any, words:
         optimizer.load_state_dict(state_dict)
     same_state(before, optimizer.state_dict())
     optimizer.load_state_dict(before)  # and its own still loads: no hook is left behind
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "words"),
+    [
+        ({"beta": 0.0}, ValueError, r"beta must be in \(0, 1\], got 0.0"),
+        ({"beta": 2.0}, ValueError, r"beta must be in \(0, 1\], got 2.0"),
+        ({"lr": float("nan")}, ValueError, "lr must be finite"),
+        ({"eps": -1.0}, ValueError, "eps must be finite"),
+        ({"weight_decay": torch.tensor(0.1)}, TypeError, "weight_decay must be a number"),
+        ({"norm_scope": "layer"}, ValueError, "norm_scope must be one of"),
+    ],
+)
+@pytest.mark.parametrize("fused", [None, True])
+def test_a_setting_spoilt_between_steps_is_refused_before_anything_changes(
+    settings: dict[str, Any], kind: type[Exception], words: str, fused: bool | None
+):
+    model = small_model()
+    optimizer = AdamPlus(model.parameters(), fused=fused)
+    train(model, optimizer, range(2))
+    points, before = values(optimizer), copy.deepcopy(optimizer.state_dict())
+    group = optimizer.param_groups[0]
+    kept = {name: group[name] for name in settings}
+    group.update(settings)
+    with pytest.raises(kind, match=words):
+        optimizer.step()
+    group.update(kept)
+    assert all(torch.equal(a, b) for a, b in zip(points, values(optimizer), strict=True))
+    same_state(before, optimizer.state_dict())
+
+
+def test_looking_at_a_state_that_is_not_there_does_no_harm():
+    """optimizer.state is a defaultdict: a look leaves an empty entry."""
+    p, q = (nn.Parameter(torch.ones(2)) for _ in range(2))
+    optimizer = AdamPlus([p, q])
+    p.grad = torch.ones(2)
+    optimizer.step()
+    assert optimizer.state[q].get("z") is None
+    optimizer.eval().train()
+    assert optimizer.stats().step == 1
+    AdamPlus([p, q]).load_state_dict(optimizer.state_dict())
+    q.grad = torch.ones(2)
+    optimizer.step()
+    assert float(optimizer.state[q]["step"]) == 1
+
+
+def test_differentiable_is_for_all_groups_and_not_for_leaves():
+    p = nn.Parameter(torch.ones(2))
+    with pytest.raises(ValueError, match="differentiable holds for all groups"):
+        AdamPlus([{"params": [p], "differentiable": True}])
+    optimizer = AdamPlus([p], differentiable=True)
+    p.grad = torch.ones(2)
+    with pytest.raises(RuntimeError, match=r"is a leaf that requires a gradient.*p\.clone\(\)"):
+        optimizer.step()
+    assert not optimizer.state
+
+
+def test_a_complex_z_of_16_bits_is_refused():
+    p = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    optimizer = AdamPlus([p], state_dtype=torch.bfloat16)
+    p.grad = torch.ones_like(p)
+    with pytest.raises(TypeError, match="complex z is float32 or float64"):
+        optimizer.step()
+
+
+def test_one_dict_may_build_two_optimizers():
+    group = {"params": [nn.Parameter(torch.ones(2))]}
+    first, second = AdamPlus([group]), AdamPlus([group])
+    first.eval()
+    assert second.training
 
 
 def test_follow_wants_a_model_that_it_knows():

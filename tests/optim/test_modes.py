@@ -156,7 +156,7 @@ def test_a_copy_and_a_pickle_of_a_followed_model_follow_nobody():
         assert model.training
 
 
-def test_the_last_follower_wins():
+def test_an_optimizer_of_the_same_parameters_takes_the_followers_place():
     model, first = trained()
     second = AdamPlus(model.parameters())
     first.follow(model)
@@ -164,6 +164,20 @@ def test_the_last_follower_wins():
     model.eval()
     assert first.training
     assert not second.training
+
+
+def test_optimizers_of_different_parameters_follow_together():
+    model = small_model()
+    first, second = AdamPlus(model[0].parameters()), AdamPlus(model[2].parameters())
+    called = []
+    vars(model)["train"] = lambda mode=True: called.append(mode) or nn.Module.train(model, mode)  # another library's
+    first.follow(model)
+    second.follow(model)
+    model.eval()
+    assert (model.training, first.training, second.training, called) == (False, False, False, [False])
+    first.follow(model)  # again: once is enough
+    model.train()
+    assert (model.training, first.training, second.training) == (True, True, True)
 
 
 def test_a_class_swapped_later_keeps_following():
@@ -243,6 +257,27 @@ def test_update_bn_comes_back_from_an_exception():
     assert model.training
     assert model.norm.momentum == 0.1
     assert optimizer.training
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_update_bn_leaves_statistics_as_they_were_when_a_batch_fails(bad: int):
+    model = Net()
+    optimizer = AdamPlus(model.parameters())
+    train(model, optimizer, range(3))
+    before = {name: buffer.clone() for name, buffer in model.norm.named_buffers()}
+    batches = [torch.randn(8, 6), torch.randn(8, 6)]
+    batches[bad] = torch.randn(8, 5)
+    with pytest.raises(RuntimeError):
+        update_bn(batches, model, optimizer)
+    assert all(torch.equal(before[name], buffer) for name, buffer in model.norm.named_buffers())
+
+
+def test_stats_count_steps_of_any_group():
+    a, b = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+    optimizer = AdamPlus([{"params": [a]}, {"params": [b]}])
+    b.grad = torch.ones(1)
+    optimizer.step()
+    assert optimizer.stats().step == 1
 
 
 def test_stats_tell_the_last_step_and_the_sum():

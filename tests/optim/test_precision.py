@@ -1,6 +1,7 @@
 """16-bit parameters, the dtype of z, and the norm's accuracy."""
 
 import copy
+import itertools
 
 import pytest
 import torch
@@ -8,6 +9,9 @@ from cases import EXECUTIONS, through_a_file
 from torch import nn
 
 from adamplus import AdamPlus, AdamPlusReference
+from adamplus.optim import _foreach
+from adamplus.optim._algorithm import Part
+from adamplus.optim._foreach import device_norms
 from adamplus.optim._norm import tensor_norm
 
 DEFAULTS = [
@@ -37,11 +41,14 @@ def test_z_has_the_parameters_dtype_and_float32_for_16_bits(dtype: torch.dtype, 
     assert optimizer.state[p]["step"].dtype == torch.float32
 
 
-@pytest.mark.parametrize("state_dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.complex64])
+REAL = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "state_dtype"),
+    [*itertools.product(REAL, REAL), (torch.complex64, torch.float64), (torch.complex64, torch.float32)],
+)
 def test_a_chosen_state_dtype_survives_loading(dtype: torch.dtype, state_dtype: torch.dtype):
-    if dtype.is_complex and state_dtype.itemsize == 2:
-        return  # torch has no complex bfloat16
     p, optimizer = stepped(dtype, state_dtype=state_dtype)
     z = optimizer.state[p]["z"]
     assert z.dtype == (state_dtype.to_complex() if dtype.is_complex else state_dtype)
@@ -75,6 +82,60 @@ def test_16_bit_parameters_stay_beside_the_reference(
     optimizer.eval()
     reference.eval()
     assert torch.linalg.vector_norm(p.double() - q) <= 10 * torch.finfo(dtype).eps * torch.linalg.vector_norm(q)
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_z_wider_than_its_parameter_is_used_in_full(execution: str):
+    """float32 parameters with z in float64: one rounding of ŵ a half-step, and none of z."""
+    p, q = nn.Parameter(torch.randn(500)), nn.Parameter(torch.zeros(500, dtype=torch.float64))
+    q.data.copy_(p.data)
+    optimizer, reference = (
+        AdamPlus([p], state_dtype=torch.float64, **EXECUTIONS[execution]),
+        AdamPlusReference([q]),
+    )
+    for _ in range(30):
+        g = torch.randn(500)
+        p.grad, q.grad = g, g.double()
+        optimizer.step()
+        reference.step()
+    torch.testing.assert_close(optimizer.state[p]["z"], reference.state[q]["z"], rtol=1e-13, atol=1e-13)
+    assert torch.linalg.vector_norm(p.double() - q) <= 5 * torch.finfo(torch.float32).eps * torch.linalg.vector_norm(q)
+
+
+@pytest.mark.parametrize("eps", [1e-45, 1e-38, 5e-324, 0.0])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_zero_gradients_are_no_nan_however_small_eps_is(dtype: torch.dtype, eps: float):
+    p = nn.Parameter(torch.ones(3, dtype=dtype))
+    optimizer = AdamPlus([p], lr=10.0, eps=eps)
+    for _ in range(2):
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+        optimizer.eval().train()
+    assert torch.equal(p, torch.ones_like(p))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float64])
+def test_norms_of_a_device_are_the_norms(kind: torch.dtype):
+    """The branch that other devices take, on tensors of this one."""
+    zs = [torch.randn(50).to(kind), torch.randn(3, 4).to(kind)]
+    exact = [torch.linalg.vector_norm(z.double()) for z in zs]
+    torch.testing.assert_close([n.double() for n in device_norms(zs)], exact, rtol=1e-6, atol=0)
+
+
+def test_a_parts_size_changes_nothing(monkeypatch: pytest.MonkeyPatch):
+    results = []
+    for size in (1 << 25, 4):
+        monkeypatch.setattr(_foreach, "PART", size)
+        torch.manual_seed(0)
+        ps = [nn.Parameter(torch.randn(5)) for _ in range(6)]
+        optimizer = AdamPlus(ps, weight_decay=0.1, foreach=True)
+        for p in ps:
+            p.grad = torch.randn(5)
+        parts = _foreach.split(Part(list(ps), list(ps), list(ps), list(ps), list(ps), list(range(6))))
+        assert len(parts) == (1 if size > 30 else 6)
+        optimizer.step()
+        results.append(torch.stack([p.detach() for p in ps]))
+    assert torch.equal(*results)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])

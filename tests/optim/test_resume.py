@@ -114,6 +114,16 @@ def test_users_load_hooks_see_and_shape_what_is_loaded():
     assert torch.equal(seen[0], saved["state"][0]["z"] / 2)
 
 
+def test_a_checkpoint_from_before_a_setting_existed_still_loads():
+    model = small_model()
+    optimizer = AdamPlus(model.parameters())
+    train(model, optimizer, range(2))
+    saved = copy.deepcopy(optimizer.state_dict())
+    del saved["param_groups"][0]["state_dtype"]
+    optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["state_dtype"] is None
+
+
 def test_a_parameter_without_state_stays_without():
     model = small_model()
     optimizer = AdamPlus(model.parameters())

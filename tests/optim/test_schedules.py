@@ -89,6 +89,14 @@ def test_plateau_has_patience_cooldown_minimum_and_maximum():
     assert optimizer.param_groups[0]["lr"] == 0.5
 
 
+def test_plateau_reduces_nothing_to_nothing():
+    optimizer, scheduler = plateau()
+    for _ in range(3000):
+        scheduler.step(1.0)
+    assert 0 < optimizer.param_groups[0]["beta"] < 1e-7
+    optimizer.step()
+
+
 def test_plateau_writes_into_tensors():
     lr, beta = torch.tensor(8.0), torch.tensor(0.8)
     optimizer = AdamPlus([nn.Parameter(torch.ones(2))], lr=lr, beta=beta)

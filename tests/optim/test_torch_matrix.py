@@ -4,7 +4,7 @@ Driven here, with the inputs that `torch.testing._internal.common_optimizers` ma
 going in the right direction (with schedulers), for-loop = foreach, mixed dtypes, tensor lr, complex parameters, absent
 and zero gradients, groups, printing, state_dict determinism, checkpoints with weights_only, hooks, deepcopy, closures.
 
-Of torch's checks these do not apply: fused ones (this version has no fused kernels) and those that need CUDA (peak
+Of torch's checks these do not apply: those that need CUDA (fused, which test_fused shows in Triton's interpreter, peak
 memory, graphs, several devices): CI has no GPU. Sparse gradients: refused, see test_errors. Older state_dicts and
 non-tensor steps: there is no older format. LBFGS's and SparseAdam's own.
 """
@@ -54,7 +54,8 @@ def error_inputs(device: Any, dtype: Any) -> list[ErrorOptimizerInput]:
         ({"eps": -1e-3}, ValueError, "eps must be finite and at least 0, got -0.001"),
         ({"weight_decay": -1}, ValueError, "weight_decay must be finite and at least 0, got -1"),
         ({"norm_scope": "layer"}, ValueError, "norm_scope must be one of 'global', 'group', 'tensor', got 'layer'"),
-        ({"fused": True}, RuntimeError, "no fused kernels"),
+        ({"fused": True, "foreach": True}, RuntimeError, "`fused` and `foreach` cannot be `True` together"),
+        ({"fused": True, "differentiable": True}, RuntimeError, "`fused` does not support `differentiable`"),
     ]
     none: Any = None
     own = [

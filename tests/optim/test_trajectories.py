@@ -31,6 +31,7 @@ def test_float64_equals_the_reference_over_1000_steps(name: str, execution: str)
     ]
     fast, reference = pair(name, groups, EXECUTIONS[execution])
     draw = random.Random(1)
+    worst = 0.0
     for step in range(1000):
         noise = [0.3 * torch.randn(shape, dtype=torch.float64) for shape in SHAPES]
         missing = [draw.random() < 0.1 for _ in SHAPES]
@@ -38,14 +39,18 @@ def test_float64_equals_the_reference_over_1000_steps(name: str, execution: str)
             grads = noisy_gradients(params(optimizer), noise)
             give(optimizer, [None if m else g for m, g in zip(missing, grads, strict=True)])
             optimizer.step()
+        worst = max(worst, difference(values(fast), values(reference)))
         if step % 5 == 4:
             for group, twin in zip(fast.param_groups, reference.param_groups, strict=True):
                 group["lr"] = twin["lr"] = 0.05 * 10 ** draw.uniform(-1, 0)
                 group["beta"] = twin["beta"] = draw.uniform(0.05, 1.0)
-    assert difference(values(fast), values(reference)) <= 1e-12
-    fast.eval()
-    reference.eval()
-    assert difference(values(fast), values(reference)) <= 1e-12
+        if step % 50 == 49:
+            for optimizer in (fast, reference):
+                optimizer.eval()
+            worst = max(worst, difference(values(fast), values(reference)))
+            for optimizer in (fast, reference):
+                optimizer.train()
+    assert worst <= 1e-12  # at every step, at ŵ and at w: an error that is forgotten later counts, too
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)

@@ -4,6 +4,7 @@ import copy
 import pickle
 from typing import Any
 
+import hypothesis
 import hypothesis.strategies as st
 import torch
 from cases import FAMILY, float64_copy, give, pair, params, through_a_file
@@ -60,6 +61,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 class Walk(RuleBasedStateMachine):
+    fused = False
     fast: AdamPlus
     reference: AdamPlusReference
 
@@ -85,10 +87,17 @@ class Walk(RuleBasedStateMachine):
         torch.manual_seed(seed)
         self.dtype = None if mixed else dtype
         self.cls = FAMILY[name][0]
-        self.execution = {"foreach": foreach, "capturable": capturable}
-        built = [{"params": [parameter(x, self.dtype or own) for x in layout], **s} for layout, own, s in groups]
+        self.execution = {"fused": True} if self.fused else {"foreach": foreach, "capturable": capturable}
+        built = [{"params": self.parameters(layout, own), **s} for layout, own, s in groups]
         self.fast, self.reference = pair(name, built, self.execution)
         self.scale = 1.0
+
+    def parameters(self, layout: list[str], own: torch.dtype) -> list[nn.Parameter]:
+        dtype = self.dtype or own
+        if self.fused:  # what the kernels take: the rest is refused, see test_fused
+            layout = ["vector" if x in ("complex", "strided") else x for x in layout]
+            dtype = torch.float32 if dtype == torch.float64 else dtype
+        return [parameter(x, dtype) for x in layout]
 
     @rule(missing=st.integers(0, 2**12 - 1), zero=st.booleans(), seed=seeds)
     @precondition(lambda self: self.fast.training)
@@ -131,7 +140,8 @@ class Walk(RuleBasedStateMachine):
         fresh = [nn.Parameter(torch.full_like(p, 7.0)) for p in params(self.fast)]
         rest = iter(fresh)
         groups = [{"params": [next(rest) for _ in group["params"]]} for group in self.fast.param_groups]
-        self.fast = self.cls(groups, foreach=foreach, capturable=capturable)
+        fused = self.fused and foreach is None  # else, a fused run goes on as another one
+        self.fast = self.cls(groups, foreach=foreach, capturable=capturable, fused=fused or None)
         self.fast.load_state_dict(saved["optimizer"])
         with torch.no_grad():
             for p, value in zip(fresh, saved["model"], strict=True):
@@ -151,7 +161,7 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: len(self.fast.param_groups) < 4)
     def add_param_group(self, layout: list[str], dtype: torch.dtype, s: dict[str, Any], seed: int) -> None:
         torch.manual_seed(seed)
-        ps = [parameter(x, self.dtype or dtype) for x in layout]
+        ps = self.parameters(layout, dtype)
         self.reference.add_param_group({"params": [float64_copy(p) for p in ps], **s})
         self.fast.add_param_group({"params": ps, **s})
 
@@ -172,8 +182,27 @@ class Walk(RuleBasedStateMachine):
         coarsest = max((p.dtype.to_real() for p in params(self.fast)), key=lambda dtype: torch.finfo(dtype).eps)
         tolerance = TOLERANCE[coarsest] * torch.finfo(coarsest).eps * self.scale
         for p, q in zip(params(self.fast), params(self.reference), strict=True):
+            z, expected = (o.state.get(x, {}).get("z") for o, x in ((self.fast, p), (self.reference, q)))
+            assert (z is None) == (expected is None)
+            if z is not None and expected is not None and z.numel():
+                # gradients are at most about 5 here, and decay adds a tenth of ŵ's own error
+                assert (z.to(expected.dtype) - expected).abs().max() <= tolerance + 1e-5 * (z.dtype != torch.float64)
             assert p.isfinite().all()
             assert not p.numel() or (p.detach().to(q.dtype) - q.detach()).abs().max() <= tolerance
 
 
+class FusedWalk(Walk):
+    """The same walks through the kernels, in Triton's interpreter."""
+
+    fused = True
+
+
 TestWalk = Walk.TestCase
+TestFusedWalk = FusedWalk.TestCase
+TestFusedWalk.settings = hypothesis.settings(max_examples=hypothesis.settings().max_examples // 8)
+
+
+def test_walks_are_as_many_as_they_claim():
+    """torch.testing brings a hypothesis profile of ten examples along; conftest must have the last word."""
+    assert hypothesis.settings().max_examples >= 200
+    assert TestFusedWalk.settings.max_examples >= 25

@@ -59,6 +59,7 @@ class Execution(Protocol):
     def average(self, zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> list[Tensor]: ...
     def assign(self, xs: list[Tensor], values: list[Tensor]) -> list[Tensor]: ...
     def norms(self, zs: list[Tensor]) -> list[Tensor]: ...
+    def count(self, steps: list[Tensor]) -> None: ...
 
 
 def adam_plus(batches: Sequence[Batch], run: Execution, process_group: Any = None) -> None:
@@ -86,7 +87,7 @@ def adam_plus(batches: Sequence[Batch], run: Execution, process_group: Any = Non
             # lines 8 and 9: ŵ_{t+1} = (1 − 1/β) w_t + (1/β) (w_t − η_t z_t) = w_t − (η_t/β) z_t
             x.w_hat = run.add_scaled(x.w, x.z, _per_tensor(rate, x), -1)
             x.offset = run.assign(x.offset, _per_tensor(offset, x))
-            torch._foreach_add_(x.step, 1.0)
+            run.count(x.step)
         _record(group, norm, eta)
 
 
@@ -102,7 +103,7 @@ def _scalar(group: dict[str, Any], name: str) -> float | Tensor:
 
 def _weight(step: Tensor, beta: float | Tensor, capturable: bool) -> float | Tensor:
     """β, but 1 at a parameter's first step, where z_0 = g_0 (line 5)."""
-    if capturable or torch.compiler.is_compiling():
+    if capturable or not step.is_cpu or torch.compiler.is_compiling():
         return torch.where(step == 0, 1.0, beta)
     return beta if step.item() else 1.0  # the count is on the host then
 
@@ -115,9 +116,12 @@ def _denominator(norm: Tensor, power: float, eps: float) -> Tensor:
 
 def _per_tensor(value: Tensor, part: Part) -> list[Tensor]:
     """The scalar that each tensor of a part gets, on its device and in its offset's precision."""
+    # Finite also where ε₀ is tiny and z is 0, for 0 · ∞ would be a NaN.
     if value.ndim:
-        return [value[i].to(c) for i, c in zip(part.index, part.offset, strict=True)]
-    return [value.to(part.offset[0])] * len(part.offset)
+        rows = zip(part.index, part.offset, strict=True)
+        return [value[i].clamp(max=torch.finfo(c.dtype).max).to(c) for i, c in rows]
+    like = part.offset[0]
+    return [value.clamp(max=torch.finfo(like.dtype).max).to(like)] * len(part.offset)
 
 
 def _record(group: dict[str, Any], norm: Tensor, eta: Tensor) -> None:

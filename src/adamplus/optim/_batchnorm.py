@@ -34,13 +34,10 @@ def update_bn(
     layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
     if not layers:
         return
-    batches = iter(loader)
-    first = next(batches, None)
-    if first is None:
-        raise ValueError("update_bn() got a loader without batches: the statistics are left as they were")
-
     modes = [(m, m.training) for m in model.modules()]
     momenta = [(m, m.momentum) for m in layers]
+    before = [{name: buffer.clone() for name, buffer in m.named_buffers()} for m in layers]
+    counted = 0
     try:
         with optimizer.averaged(), torch.no_grad():
             for m, _ in modes:
@@ -48,9 +45,15 @@ def update_bn(
             for m in layers:
                 m.reset_running_stats()
                 m.momentum = None  # a plain average
-            while first is not None:
-                model(_input(first, device))
-                first = next(batches, None)
+            for batch in loader:
+                model(_input(batch, device))
+                counted += 1
+        if not counted:
+            raise ValueError("update_bn() got a loader without batches: the statistics are left as they were")
+    except BaseException:
+        for m, buffers in zip(layers, before, strict=True):
+            m.load_state_dict(buffers, strict=False)
+        raise
     finally:
         for m, mode in modes:
             m.training = mode

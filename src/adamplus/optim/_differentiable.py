@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from ._plain import gradients, norms, split, wide
+from ._plain import count, gradients, norms, split, wide
 
-__all__ = ["add_scaled", "assign", "average", "gradients", "norms", "scale", "split"]
+__all__ = ["add_scaled", "assign", "average", "count", "gradients", "norms", "scale", "split"]
 
 
 def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int) -> list[Tensor]:

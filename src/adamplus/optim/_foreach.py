@@ -5,6 +5,7 @@ from torch import Tensor
 
 from . import _plain
 from ._algorithm import Part
+from ._plain import count as count
 
 # Weight decay and `maximize` make temporaries of a part's size: 32 Mi elements are 128 MiB in float32.
 PART = 1 << 25
@@ -69,6 +70,11 @@ def norms(zs: list[Tensor]) -> list[Tensor]:
     """‖z‖ of each tensor."""
     if zs[0].is_cpu:  # torch's own sums lose digits there: see ROW in _norm
         return _plain.norms(zs)
+    return device_norms(zs)
+
+
+def device_norms(zs: list[Tensor]) -> list[Tensor]:
+    """‖z‖ of each tensor, in one launch."""
     return list(torch._foreach_norm(zs, 2, dtype=_plain.wide(zs[0])))
 
 

@@ -63,8 +63,9 @@ class TwoPoints(Optimizer):
         """Let `model.train()` and `model.eval()` switch this optimizer from now on, starting with the model's mode now.
 
         Works on the model itself and through what wraps it (torch.compile, DDP, fully_shard), before or after wrapping.
-        `model.state_dict()` then holds w whenever the model is in eval mode. A model follows one optimizer: the last.
-        Copies and pickles of the model follow none.
+        `model.state_dict()` then holds w whenever the model is in eval mode. Several optimizers may follow one model,
+        each with parameters of its own; one that has parameters of an earlier follower takes its place. Deep copies
+        and pickles of the model follow none.
 
         Example:
             >>> model = torch.nn.Linear(2, 1)
@@ -75,23 +76,21 @@ class TwoPoints(Optimizer):
         """
         if not isinstance(model, nn.Module):
             raise TypeError(f"follow() takes the torch.nn.Module that holds the parameters, got {type(model).__name__}")
-        own = {id(p) for group in self.param_groups for p in group["params"]}
-        if own.isdisjoint(id(p) for p in model.parameters()):
+        if _ids(self).isdisjoint(id(p) for p in model.parameters()):
             raise ValueError(
                 "follow() got a model none of whose parameters this optimizer has: pass the model that it was built for"
             )
         model = _unwrapped(model)
         # An entry of the instance shadows the method: wrappers call it by name, and swapping the class keeps it.
-        vars(model)["train"] = _FollowedTrain(model, self)
+        vars(model)["train"] = _FollowedTrain(model, self, vars(model).get("train"))
         self.train(model.training)
 
     @torch.no_grad()
     def _move(self, sign: int) -> None:
         for group in self.param_groups:
-            rows = [(p, self.state[p]) for p in group["params"] if p in self.state]
-            for p, state in rows:
-                x, z = real(p.detach()), real(state["z"])
-                _plain.add_scaled([x], [z], [state["offset"]], sign)
+            for p in group["params"]:
+                if state := self.state.get(p):
+                    _plain.add_scaled([real(p.detach())], [real(state["z"])], [state["offset"]], sign)
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
@@ -106,13 +105,18 @@ def _unwrapped(model: nn.Module) -> nn.Module:
 
 
 class _FollowedTrain:
-    """`model.train`, with the optimizer behind it."""
+    """`model.train`, with the optimizer behind it, in front of whatever stood there before."""
 
-    def __init__(self, model: nn.Module, optimizer: TwoPoints) -> None:
-        self.model, self.optimizer = model, optimizer
+    def __init__(self, model: nn.Module, optimizer: TwoPoints, before: Any) -> None:
+        while isinstance(before, _FollowedTrain) and not _ids(before.optimizer).isdisjoint(_ids(optimizer)):
+            before = before.before
+        self.model, self.optimizer, self.before = model, optimizer, before
 
     def __call__(self, mode: bool = True) -> nn.Module:
-        type(self.model).train(self.model, mode)
+        if self.before is None:
+            type(self.model).train(self.model, mode)
+        else:
+            self.before(mode)
         self.optimizer.train(mode)
         return self.model
 
@@ -121,13 +125,17 @@ class _FollowedTrain:
         return getattr, (self.model, "train")
 
 
+def _ids(optimizer: Optimizer) -> set[int]:
+    return {id(p) for group in optimizer.param_groups for p in group["params"]}
+
+
 def real(tensor: Tensor) -> Tensor:
     """A view to compute with: complex tensors as pairs of real ones, as torch.optim has it, and scalars as vectors.
 
     Of 0-dim float64 tensors on a CPU, torch.compile loses what is written (torch 2.13, its own Adam included).
     """
     if tensor.is_complex():
-        return torch.view_as_real(tensor)
+        return torch.view_as_real(tensor.resolve_conj())
     return tensor.unsqueeze(0) if tensor.ndim == 0 else tensor
 
 

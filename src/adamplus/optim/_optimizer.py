@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.optim.optimizer import ParamsT
 
-from . import _differentiable, _foreach, _plain, _settings
+from . import _settings
 from ._algorithm import Batch, Part, adam_plus
+from ._execution import choose, fused_plan
 from ._modes import TwoPoints, real, unreal
 from ._state import EXECUTION, new_record, new_state, refuse_foreign, restore_state
 
@@ -40,9 +41,9 @@ class AdamPlus(TwoPoints):
     and after `follow(model)` the model's own `train()` and `eval()` do both.
 
     Args:
-        params: parameters, named parameters or parameter groups, as in torch.optim. Every keyword below but
-            `process_group` may differ between groups.
-        lr: α, a float or a 0-dim tensor.
+        params: parameters, named parameters or parameter groups, as in torch.optim. Groups may differ in everything
+            below down to `maximize`, and in `norm_scope` and `state_dtype`.
+        lr: α, a float or a 0-dim tensor; a tensor belongs on the parameters' device, or each step fetches it.
         beta: β in (0, 1], the weight of the new gradient; a float or a 0-dim tensor. 1 is SGD with an adaptive step.
         beta_power: a.
         norm_power: p in [0, 1].
@@ -51,7 +52,7 @@ class AdamPlus(TwoPoints):
         decoupled_weight_decay: w ← (1 − lr·λ) w before the step, instead of λ ŵ in the gradient.
         maximize: ascend.
         foreach: many tensors a call (True) or one (False); by itself, foreach where the tensors are plain ones.
-        fused: False or None: this version has no fused kernels, and says so where they are asked for.
+        fused: Triton kernels (True), or not (False); by itself on CUDA, where they can step all of the parameters.
         capturable: keep the step count on the parameter's device too, so that a step can be captured in a graph.
         differentiable: let autograd run through the step.
         norm_scope: ‖z‖ over all "global" groups together (the paper), over each "group", or over each "tensor".
@@ -115,14 +116,22 @@ class AdamPlus(TwoPoints):
         self.process_group: ProcessGroup | None = process_group
         super().__init__(params, defaults)
 
+    _plan: Any = None  # of fused execution: tables on the device, made when first needed
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """GradScaler asks: fused kernels unscale, and skip a step with inf, without the host's knowing."""
+        return all(group["fused"] for group in self.param_groups)
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group in the mode that the others are in; its settings default to the optimizer's."""
         if isinstance(param_group, dict):
-            _settings.check({**self.defaults, **param_group})
-            if (
-                self.process_group is not None
-                and param_group.get("norm_scope", self.defaults["norm_scope"]) != "global"
-            ):
+            param_group = dict(param_group)  # what is added to it here must not reach another optimizer
+            settings = {**self.defaults, **param_group}
+            _settings.check(settings)
+            if settings["differentiable"] != self.defaults["differentiable"]:
+                raise ValueError("differentiable holds for all groups: pass it to the optimizer")
+            if self.process_group is not None and settings["norm_scope"] != "global":
                 raise ValueError('process_group joins shares of one global vector: it needs norm_scope="global"')
         training = self.training if self.param_groups else True
         super().add_param_group(param_group)
@@ -156,8 +165,18 @@ class AdamPlus(TwoPoints):
         return loss
 
     def _step(self) -> None:
+        if self._plan is not None and self._plan.fits(self.param_groups, self.state):
+            self._run_plan()
+            return
         self._refuse_what_cannot_be_stepped()
-        run = self._execution()
+        run = choose(self.param_groups, self.defaults["differentiable"])
+        if run is None:
+            for group in self.param_groups:
+                self._init_group(group, [], [], [], [], [])
+            self._plan = fused_plan(self.param_groups, self.state)
+            self._run_plan()
+            return
+        self._plan = None
         batches: list[Batch] = []
         for group in self.param_groups:
             params: list[Tensor] = []
@@ -176,6 +195,12 @@ class AdamPlus(TwoPoints):
             adam_plus(batches, run, self.process_group)
         if self.defaults["differentiable"]:
             self._keep_history(batches)
+
+    def _run_plan(self) -> None:
+        amp = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)  # GradScaler's, around its step
+        self._plan.run(self.param_groups, *amp, self.process_group)
+        if _capturing():  # pragma: no cover - CUDA, which CI has not
+            vars(self).setdefault("_captured", []).append(self._plan)  # its tables must outlive the graph
 
     def _init_group(
         self,
@@ -199,17 +224,6 @@ class AdamPlus(TwoPoints):
             offsets.append(state["offset"])
             steps.append(state["step"])
 
-    def _execution(self) -> Any:
-        if self.defaults["differentiable"]:
-            return _differentiable
-        wanted = [group["foreach"] for group in self.param_groups]
-        if False in wanted:
-            return _plain
-        if True in wanted:
-            return _foreach
-        plain_tensors = all(type(p) in (Tensor, torch.nn.Parameter) for g in self.param_groups for p in g["params"])
-        return _foreach if plain_tensors else _plain
-
     def _refuse_eval_mode(self) -> None:
         if not self.training:
             raise RuntimeError(
@@ -221,13 +235,21 @@ class AdamPlus(TwoPoints):
         """Raise before anything changes."""
         for i, group in enumerate(self.param_groups):
             _settings.check_execution(group)
+            # A compiler would specialise on every value. (Dynamo traces without running: coverage sees one branch.)
+            if not torch.compiler.is_compiling():  # pragma: no branch
+                _settings.check_floats(group)
             for j, p in enumerate(group["params"]):
+                if self.defaults["differentiable"] and p.grad is not None and p.is_leaf and p.requires_grad:
+                    raise RuntimeError(
+                        f"parameter {j} of group {i} is a leaf that requires a gradient, and "
+                        "differentiable=True writes into it: give the optimizer p.clone()"
+                    )
                 if p.grad is not None and p.grad.layout != torch.strided:
                     raise RuntimeError(
                         f"parameter {j} of group {i} has a sparse gradient, and ‖z‖ is over dense ones: "
                         "use sparse=False in the layer that makes it, or p.grad = p.grad.to_dense()"
                     )
-            if not group["capturable"] and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            if not group["capturable"] and not group["fused"] and _capturing():
                 raise RuntimeError("a graph is being captured, and the step count is on the host: pass capturable=True")
 
     def _keep_history(self, batches: list[Batch]) -> None:
@@ -245,8 +267,8 @@ class AdamPlus(TwoPoints):
         """Tell where the run stands; the first word between host and device since the last call.
 
         Args:
-            group: whose η and ‖z‖. With `norm_scope="global"` all groups have the same ‖z‖; with "tensor", η is the
-                largest of the group's and ‖z‖ is over the group.
+            group: whose η, ‖z‖ and Σ‖z‖. With `norm_scope="global"` all groups have the same ‖z‖; with "tensor",
+                η is the largest of the group's and ‖z‖ is over the group.
 
         Example:
             >>> w = torch.nn.Parameter(torch.tensor([4.0, 0.0]))
@@ -257,7 +279,7 @@ class AdamPlus(TwoPoints):
             Stats(step=1, norm=4.0, eta=0.025, norm_sum=4.0)
         """
         chosen = self.param_groups[group]
-        steps = [int(self.state[p]["step"]) for p in chosen["params"] if p in self.state]
+        steps = [int(state["step"]) for state in self.state.values() if state]
         return Stats(max(steps, default=0), *chosen["record"].tolist())
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -290,3 +312,7 @@ class AdamPlus(TwoPoints):
     def __getstate__(self) -> dict[str, Any]:
         # Without its process group a copy would divide by the wrong norm; with it, pickle says that it cannot.
         return {**super().__getstate__(), "process_group": self.process_group}
+
+
+def _capturing() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()

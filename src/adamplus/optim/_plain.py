@@ -76,6 +76,11 @@ def norms(zs: list[Tensor]) -> list[Tensor]:
     return [tensor_norm(z) for z in zs]
 
 
+def count(steps: list[Tensor]) -> None:
+    """One more step, in place."""
+    torch._foreach_add_(steps, 1.0)
+
+
 def wide(*tensors: Tensor) -> torch.dtype:
     """The precision to compute in: the widest of the tensors', float32 at least."""
     dtype = torch.float32
@@ -85,9 +90,10 @@ def wide(*tensors: Tensor) -> torch.dtype:
 
 
 def _pieces(x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    if x.numel() <= PIECE or torch.compiler.is_compiling():  # a compiler makes one loop of it, without temporaries
+    if x.numel() <= 1024 or torch.compiler.is_compiling():  # a compiler makes one loop of it, without temporaries
         yield x, y
     else:
         longest = max(range(x.ndim), key=lambda d: x.shape[d])
-        rows = max(1, PIECE * x.shape[longest] // x.numel())
+        piece = min(PIECE if x.is_cpu else 256 * PIECE, x.numel() // 8)  # a launch is dearer than a loop
+        rows = max(1, piece * x.shape[longest] // x.numel())
         yield from zip(x.split(rows, longest), y.split(rows, longest), strict=True)

@@ -18,6 +18,8 @@ def new_state(p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
     """The state of a parameter before its first step."""
     own = p.dtype.to_real()
     dtype = group["state_dtype"] or (torch.float32 if own.itemsize == 2 else own)
+    if p.is_complex() and dtype.itemsize == 2:
+        raise TypeError(f"state_dtype={dtype} for a {p.dtype} parameter: complex z is float32 or float64")
     return {
         "z": torch.zeros_like(p, dtype=dtype.to_complex() if p.is_complex() else dtype),
         "offset": torch.zeros((), dtype=_offset_dtype(p), device=p.device),
@@ -36,34 +38,39 @@ def restore_state(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     ids = [i for group in saved["param_groups"] for i in group["params"]]
     places = [(p, group) for group in optimizer.param_groups for p in group["params"]]
     for i, (p, group) in zip(ids, places, strict=True):
-        if i in saved["state"]:
-            state = saved["state"][i]
+        if state := saved["state"].get(i):
             optimizer.state[p] = {
                 "z": state["z"].to(p.device, copy=True),
                 "offset": state["offset"].to(p.device, _offset_dtype(p), copy=True),
                 "step": state["step"].to(_step_device(p, group), torch.float32, copy=True),
             }
     for group in optimizer.param_groups:
+        for name, value in optimizer.defaults.items():
+            group.setdefault(name, value)
         device = _home(group)
         group["record"] = group["record"].to(device, scalar_dtype(device))
 
 
 def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
     """Raise, before anything changes, for a state_dict that this optimizer cannot continue."""
+    if not {"state", "param_groups"} <= set(state_dict):
+        raise ValueError(
+            f"a state_dict has state and param_groups, this one {', '.join(map(str, state_dict)) or 'nothing'}"
+        )
     groups = state_dict["param_groups"]
     for i, group in enumerate(groups):
-        if missing := [name for name in (*optimizer.defaults, "training", "record") if name not in group]:
+        if missing := [name for name in ("beta", "norm_power", "training", "record") if name not in group]:
             raise ValueError(f"this state_dict is not Adam⁺'s: its group {i} has no {', '.join(missing)}. {INSTEAD}")
-        _settings.check({**group, **{name: optimizer.defaults[name] for name in EXECUTION}})
+        _settings.check({**optimizer.defaults, **group, **{name: optimizer.defaults[name] for name in EXECUTION}})
     if len({group["training"] for group in groups}) > 1:
         raise ValueError("this state_dict has groups in train mode and groups in eval mode: save them in one mode")
     ids = [i for group in groups for i in group["params"]]
     params = [p for group in optimizer.param_groups for p in group["params"]]
     for i, p in zip(ids, params, strict=False):  # torch itself says where their numbers differ
         state = state_dict["state"].get(i)
-        if state is None:
+        if not state:
             continue
-        if set(state) != set(STATE):
+        if set(state) != set(STATE) or not all(isinstance(value, Tensor) for value in state.values()):
             raise ValueError(
                 f"this state_dict is not Adam⁺'s: parameter {i} has the state {', '.join(state)}, "
                 f"not {', '.join(STATE)}. {INSTEAD}"
@@ -80,7 +87,7 @@ def _offset_dtype(p: Tensor) -> torch.dtype:
 
 
 def _step_device(p: Tensor, group: dict[str, Any]) -> torch.device:
-    return p.device if group["capturable"] else torch.device("cpu")
+    return p.device if group["capturable"] or group["fused"] else torch.device("cpu")
 
 
 def _home(group: dict[str, Any]) -> torch.device:

@@ -1,0 +1,242 @@
+"""The three Triton kernels of a fused step: norms, scalars, update.
+
+Work is cut into *workers*: each has one tensor, of which it takes every k-th block. Tensors are found through a table
+of pointers, so one launch covers all tensors of the same dtypes. Nothing is summed in an order that depends on timing:
+the same inputs give the same bits.
+"""
+
+# Triton gives kernels another meaning than Python does, of which a type checker knows nothing.
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false
+
+import triton
+import triton.language as tl
+
+# Columns of the tensor table (int64).
+P = tl.constexpr(0)
+Z = tl.constexpr(1)
+OFFSET = tl.constexpr(2)
+STEP = tl.constexpr(3)
+SIZE = tl.constexpr(4)
+FIRST_WORKER = tl.constexpr(5)
+WORKERS = tl.constexpr(6)
+GROUP = tl.constexpr(7)
+COLUMNS = tl.constexpr(8)
+# Columns of the group table (float64).
+LR = tl.constexpr(0)
+BETA = tl.constexpr(1)
+BETA_POWER = tl.constexpr(2)
+NORM_POWER = tl.constexpr(3)
+EPS = tl.constexpr(4)
+COUPLED = tl.constexpr(5)
+DECOUPLED = tl.constexpr(6)
+SIGN = tl.constexpr(7)
+SETTINGS = tl.constexpr(8)
+# Columns of the coefficients that the scalar kernel leaves for the update (float32).
+OLD_OFFSET = tl.constexpr(0)
+WEIGHT = tl.constexpr(1)
+RATE = tl.constexpr(2)
+KEEP = tl.constexpr(3)
+COEFFICIENTS = tl.constexpr(4)
+
+
+@triton.jit
+def _load(pointer, at, size, MASKED: tl.constexpr):
+    # Without a mask, loads are 16 bytes wide; only a tensor's last block needs one.
+    if MASKED:
+        return tl.load(pointer + at, mask=at < size, other=0.0).to(tl.float32)
+    return tl.load(pointer + at).to(tl.float32)
+
+
+@triton.jit
+def _gradient(g, p, at, size, multiplier, coupled, DECAY: tl.constexpr, MASKED: tl.constexpr):
+    """±g + λ ŵ, unscaled."""
+    gs = _load(g, at, size, MASKED) * multiplier
+    if DECAY:
+        gs += coupled * _load(p, at, size, MASKED)
+    return gs
+
+
+@triton.jit
+def _pointers(
+    table, gradients, row, p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr, ALIGNED: tl.constexpr
+):
+    p = tl.load(table + row * COLUMNS + P).to(tl.pointer_type(p_type))
+    g = tl.load(gradients + row).to(tl.pointer_type(g_type))
+    z = tl.load(table + row * COLUMNS + Z).to(tl.pointer_type(z_type))
+    if ALIGNED:
+        p = tl.multiple_of(p, 16)
+        g = tl.multiple_of(g, 16)
+        z = tl.multiple_of(z, 16)
+    return p, g, z
+
+
+@triton.jit
+def _multiplier(settings, group, scale, HAS_SCALE: tl.constexpr):
+    multiplier = tl.load(settings + group * SETTINGS + SIGN).to(tl.float32)
+    if HAS_SCALE:
+        multiplier = multiplier / tl.load(scale)
+    return multiplier
+
+
+@triton.jit
+def norms(
+    table, gradients, settings, worker_rows, first_worker, scale, partial,
+    p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr,
+    HAS_SCALE: tl.constexpr, DECAY: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Σ z_t² of each worker's share; z is not written yet, so that the update still has z_{t−1}."""
+    worker = first_worker + tl.program_id(0)
+    row = tl.load(worker_rows + worker).to(tl.int64)
+    group = tl.load(table + row * COLUMNS + GROUP)
+    size = tl.load(table + row * COLUMNS + SIZE)
+    p, g, z = _pointers(table, gradients, row, p_type, g_type, z_type, ALIGNED)
+    step = tl.load(tl.load(table + row * COLUMNS + STEP).to(tl.pointer_type(tl.float32)))
+    beta = tl.load(settings + group * SETTINGS + BETA).to(tl.float32)
+    weight = tl.where(step == 0.0, 1.0, beta)
+    multiplier = _multiplier(settings, group, scale, HAS_SCALE)
+    coupled = tl.load(settings + group * SETTINGS + COUPLED).to(tl.float32)
+    stride = tl.load(table + row * COLUMNS + WORKERS) * BLOCK
+    start = (worker - tl.load(table + row * COLUMNS + FIRST_WORKER)) * BLOCK
+    total = tl.zeros([BLOCK], tl.float32)
+    while start + BLOCK <= size:
+        at = start + tl.arange(0, BLOCK)
+        gs = _gradient(g, p, at, size, multiplier, coupled, DECAY, False)
+        zs = _load(z, at, size, False)
+        zs = tl.where(weight == 1.0, gs, zs + weight * (gs - zs))
+        total += zs * zs
+        start += stride
+    if start < size:
+        at = start + tl.arange(0, BLOCK)
+        gs = _gradient(g, p, at, size, multiplier, coupled, DECAY, True)
+        zs = _load(z, at, size, True)
+        zs = tl.where(weight == 1.0, gs, zs + weight * (gs - zs))
+        total += zs * zs
+    tl.store(partial + worker, tl.sum(total).to(tl.float64))
+
+
+@triton.jit
+def _power(base, exponent):
+    """base^exponent for base ≥ 0, with 0^0 = 1."""
+    positive = tl.exp(exponent * tl.log(tl.maximum(base, 1e-300)))
+    return tl.where(exponent == 0.0, 1.0, tl.where(base == 0.0, 0.0, positive))
+
+
+@triton.jit
+def scalars(
+    table, settings, scopes, partial, found_inf, coefficients, scope_norms, groups, group_count,
+    HAS_FOUND_INF: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """‖z_t‖ of a scope, and from it what every tensor of the scope needs; offsets, steps and records move on."""
+    scope = tl.program_id(0)
+    row = tl.load(scopes + scope * 4)
+    end_row = tl.load(scopes + scope * 4 + 1)
+    worker = tl.load(scopes + scope * 4 + 2)
+    end_worker = tl.load(scopes + scope * 4 + 3)
+    lanes = tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float64)
+    while worker < end_worker:
+        at = worker + lanes
+        total += tl.load(partial + at, mask=at < end_worker, other=0.0)
+        worker += BLOCK
+    norm = tl.sqrt(tl.sum(total))
+    moves = True
+    if HAS_FOUND_INF:
+        moves = tl.load(found_inf) == 0.0
+    if moves:
+        tl.store(scope_norms + scope, norm)
+        while row < end_row:
+            rows = row + lanes
+            inside = rows < end_row
+            group = tl.load(table + rows * COLUMNS + GROUP, mask=inside, other=0)
+            eta = _eta(settings, group, norm)
+            lr = tl.load(settings + group * SETTINGS + LR)
+            beta = tl.load(settings + group * SETTINGS + BETA)
+            decoupled = tl.load(settings + group * SETTINGS + DECOUPLED)
+            offset_at = tl.load(table + rows * COLUMNS + OFFSET, mask=inside, other=0).to(tl.pointer_type(tl.float32))
+            step_at = tl.load(table + rows * COLUMNS + STEP, mask=inside, other=0).to(tl.pointer_type(tl.float32))
+            step = tl.load(step_at, mask=inside, other=0.0)
+            out = coefficients + rows * COEFFICIENTS
+            tl.store(out + OLD_OFFSET, tl.load(offset_at, mask=inside, other=0.0), mask=inside)
+            tl.store(out + WEIGHT, tl.where(step == 0.0, 1.0, beta).to(tl.float32), mask=inside)
+            tl.store(out + RATE, tl.minimum(eta / beta, 3.4e38).to(tl.float32), mask=inside)
+            tl.store(out + KEEP, (1.0 - lr * decoupled).to(tl.float32), mask=inside)
+            tl.store(offset_at, tl.minimum(eta * (1.0 / beta - 1.0), 3.4e38).to(tl.float32), mask=inside)
+            tl.store(step_at, step + 1.0, mask=inside)
+            row += BLOCK
+        group = tl.zeros([BLOCK], tl.int64) + lanes
+        while tl.min(group) < group_count:
+            member = group < group_count
+            member = member & (tl.load(groups + group * 2 + 1, mask=member, other=-1) == scope)
+            record = tl.load(groups + group * 2, mask=member, other=0).to(tl.pointer_type(tl.float64))
+            eta = _eta(settings, tl.where(member, group, 0), norm)
+            tl.store(record, tl.zeros([BLOCK], tl.float64) + norm, mask=member)
+            tl.store(record + 1, eta, mask=member)
+            tl.store(record + 2, tl.load(record + 2, mask=member, other=0.0) + norm, mask=member)
+            group += BLOCK
+
+
+@triton.jit
+def _eta(settings, group, norm):
+    """Line 7: η_t = α β^a / max(‖z_t‖^p, ε₀); where that is 0, z is 0 and any η will do."""
+    lr = tl.load(settings + group * SETTINGS + LR)
+    beta = tl.load(settings + group * SETTINGS + BETA)
+    beta_power = tl.load(settings + group * SETTINGS + BETA_POWER)
+    norm_power = tl.load(settings + group * SETTINGS + NORM_POWER)
+    eps = tl.load(settings + group * SETTINGS + EPS)
+    denominator = tl.maximum(_power(norm, norm_power), eps)
+    return lr * _power(beta, beta_power) / tl.where(denominator > 0.0, denominator, 1.0)
+
+
+@triton.jit
+def _update_block(
+    p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep,
+    DECAY: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    ps = _load(p, at, size, MASKED)
+    gs = _load(g, at, size, MASKED) * multiplier
+    if DECAY:
+        gs += coupled * ps
+    zs = _load(z, at, size, MASKED)
+    w = (ps + old_offset * zs) * keep  # w_t = ŵ_t + c_{t−1} z_{t−1}
+    zs = tl.where(weight == 1.0, gs, zs + weight * (gs - zs))  # line 10
+    ps = w - rate * zs  # lines 8 and 9
+    if MASKED:
+        tl.store(z + at, zs.to(z.dtype.element_ty), mask=at < size)
+        tl.store(p + at, ps.to(p.dtype.element_ty), mask=at < size)
+    else:
+        tl.store(z + at, zs.to(z.dtype.element_ty))
+        tl.store(p + at, ps.to(p.dtype.element_ty))
+
+
+@triton.jit
+def update(
+    table, gradients, settings, worker_rows, first_worker, scale, found_inf, coefficients,
+    p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr,
+    HAS_SCALE: tl.constexpr, HAS_FOUND_INF: tl.constexpr, DECAY: tl.constexpr, ALIGNED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """ŵ and z move on, in one pass: 20 bytes a float32 parameter."""
+    moves = True
+    if HAS_FOUND_INF:
+        moves = tl.load(found_inf) == 0.0
+    if moves:
+        worker = first_worker + tl.program_id(0)
+        row = tl.load(worker_rows + worker).to(tl.int64)
+        group = tl.load(table + row * COLUMNS + GROUP)
+        size = tl.load(table + row * COLUMNS + SIZE)
+        p, g, z = _pointers(table, gradients, row, p_type, g_type, z_type, ALIGNED)
+        old_offset = tl.load(coefficients + row * COEFFICIENTS + OLD_OFFSET)
+        weight = tl.load(coefficients + row * COEFFICIENTS + WEIGHT)
+        rate = tl.load(coefficients + row * COEFFICIENTS + RATE)
+        keep = tl.load(coefficients + row * COEFFICIENTS + KEEP)
+        multiplier = _multiplier(settings, group, scale, HAS_SCALE)
+        coupled = tl.load(settings + group * SETTINGS + COUPLED).to(tl.float32)
+        stride = tl.load(table + row * COLUMNS + WORKERS) * BLOCK
+        start = (worker - tl.load(table + row * COLUMNS + FIRST_WORKER)) * BLOCK
+        while start + BLOCK <= size:
+            at = start + tl.arange(0, BLOCK)
+            _update_block(p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, DECAY, False)
+            start += stride
+        if start < size:
+            at = start + tl.arange(0, BLOCK)
+            _update_block(p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, DECAY, True)
