@@ -1,4 +1,4 @@
-"""The fused kernels, through Triton's interpreter: what CI can show of them. Speed and CUDA are in results/step."""
+"""The fused kernels, through Triton's interpreter: what CI can show of them. Their speed is in results/step."""
 
 import subprocess
 import sys
@@ -219,12 +219,20 @@ def test_a_compiled_step_of_a_fused_optimizer_is_the_compilers():
         torch.manual_seed(0)
         ps = made([(5,), (3, 2)])
         optimizer = AdamPlus(ps, fused=True)
-        step = torch.compile(optimizer.step, backend="aot_eager") if compiled else optimizer.step
-        for _ in range(3):
+        step = torch.compile(optimizer.step, backend="aot_eager", fullgraph=True) if compiled else optimizer.step
+        for i in range(4):
             give(optimizer, [torch.randn(p.shape) for p in ps])
-            step()
+            (optimizer.step if i in (0, 3) else step)()  # kernels before it, and again after it
         results.append(values(optimizer))
     assert difference(*results) <= 1e-6
+
+
+def test_a_step_that_could_not_unscale_is_refused():
+    p = nn.Parameter(torch.ones(3))
+    optimizer = AdamPlus([p], fused=True)
+    vars(optimizer).update(grad_scale=torch.tensor(2.0), found_inf=torch.tensor(0.0))
+    with pytest.raises(RuntimeError, match="GradScaler leaves unscaling to fused kernels"):
+        optimizer.step()  # without a gradient, as with a compiler, another way is taken
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from torch.linalg import vector_norm
 from . import _kernels
 from ._settings import check_floats
 
-# A worker is one program of a launch. Chosen on an H200: results/step tells.
+# A worker is one program of a launch. The fastest of seven choices on an H200, captured, at 124 M and 1.3 B parameters.
 BLOCK, WARPS, WORKERS = 1024, 4, 132 * 32
 TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 SCOPES = ("global", "group", "tensor")

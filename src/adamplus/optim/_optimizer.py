@@ -165,7 +165,8 @@ class AdamPlus(TwoPoints):
         return loss
 
     def _step(self) -> None:
-        if self._plan is not None and self._plan.fits(self.param_groups, self.state):
+        plan = None if torch.compiler.is_compiling() else self._plan
+        if plan is not None and plan.fits(self.param_groups, self.state):
             self._run_plan()
             return
         self._refuse_what_cannot_be_stepped()
@@ -176,6 +177,10 @@ class AdamPlus(TwoPoints):
             self._plan = fused_plan(self.param_groups, self.state)
             self._run_plan()
             return
+        if getattr(self, "found_inf", None) is not None:
+            raise RuntimeError(
+                "GradScaler leaves unscaling to fused kernels, and this step is compiled: leave fused=None"
+            )
         self._plan = None
         batches: list[Batch] = []
         for group in self.param_groups:

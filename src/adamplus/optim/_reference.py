@@ -56,7 +56,17 @@ class AdamPlusReference(Optimizer):
         maximize: bool = False,
         norm_scope: str = "global",
     ) -> None:
-        defaults = {name: value for name, value in locals().items() if name not in ("self", "params", "__class__")}
+        defaults: dict[str, Any] = {
+            "lr": lr,
+            "beta": beta,
+            "beta_power": beta_power,
+            "norm_power": norm_power,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "norm_scope": norm_scope,
+        }
         self.training: bool = True
         super().__init__(params, defaults)
 
