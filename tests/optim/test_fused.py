@@ -245,9 +245,15 @@ def test_a_step_that_could_not_unscale_is_refused():
 )
 def test_fused_says_what_it_cannot(p: torch.Tensor, words: str):
     p = nn.Parameter(p)
-    optimizer = AdamPlus([p], fused=True)
-    p.grad = torch.ones_like(p)
     with pytest.raises(RuntimeError, match=f"fused=True: {words}.*Leave fused=None"):
+        AdamPlus([p], fused=True)
+    optimizer = AdamPlus([p])
+    with pytest.raises(RuntimeError, match=f"fused=True: {words}"):
+        optimizer.add_param_group({"params": [nn.Parameter(p.detach())], "fused": True})
+    assert len(optimizer.param_groups) == 1
+    optimizer.param_groups[0]["fused"] = True  # and set later
+    p.grad = torch.ones_like(p)
+    with pytest.raises(RuntimeError, match=f"fused=True: {words}"):
         optimizer.step()
     assert not optimizer.state
     assert (p == 1).all()
@@ -255,10 +261,8 @@ def test_fused_says_what_it_cannot(p: torch.Tensor, words: str):
 
 def test_fused_needs_cuda_unless_interpreted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(_fused, "INTERPRETED", False)
-    p = nn.Parameter(torch.ones(3))
-    p.grad = torch.ones(3)
     with pytest.raises(RuntimeError, match="is on cpu, and the kernels run on CUDA"):
-        AdamPlus([p], fused=True).step()
+        AdamPlus([nn.Parameter(torch.ones(3))], fused=True)
 
 
 def test_several_devices_and_subclasses_are_refused():

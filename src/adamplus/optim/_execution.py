@@ -17,18 +17,22 @@ def choose(groups: Groups, differentiable: bool) -> Any:
     fused, foreach = ([group[name] for group in groups] for name in ("fused", "foreach"))
     params = [p for group in groups for p in group["params"]]
     undecided = set(fused) | set(foreach) == {None}
-    if True in fused or (undecided and _on_cuda(params)):
-        refusal = _refusal(groups)
-        if refusal is not None and True in fused:
-            raise RuntimeError(f"fused=True: {refusal}. Leave fused=None: foreach takes what kernels cannot")
-        # A compiler fuses by itself. Without any gradient, there is only the norm of other ranks to take part in.
-        if refusal is None and not torch.compiler.is_compiling() and any(p.grad is not None for p in params):
-            return None
+    refuse_fused(groups)
+    wanted = True in fused or (undecided and _on_cuda(params) and _refusal(groups) is None)
+    # A compiler fuses by itself. Without any gradient, there is only the norm of other ranks to take part in.
+    if wanted and not torch.compiler.is_compiling() and any(p.grad is not None for p in params):
+        return None
     if False in foreach:
         return _plain
     if True in foreach or all(type(p) in (Tensor, torch.nn.Parameter) for p in params):
         return _foreach
     return _plain
+
+
+def refuse_fused(groups: Groups) -> None:
+    """Raise where fused kernels are asked for and cannot step these parameters."""
+    if any(group["fused"] for group in groups) and (refusal := _refusal(groups)) is not None:
+        raise RuntimeError(f"fused=True: {refusal}. Leave fused=None: foreach takes what kernels cannot")
 
 
 def _on_cuda(params: list[Tensor]) -> bool:

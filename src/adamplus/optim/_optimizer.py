@@ -10,7 +10,7 @@ from torch.optim.optimizer import ParamsT
 
 from . import _settings
 from ._algorithm import Batch, Part, adam_plus
-from ._execution import choose, fused_plan
+from ._execution import choose, fused_plan, refuse_fused
 from ._modes import TwoPoints, real, unreal
 from ._state import EXECUTION, new_record, new_state, refuse_foreign, restore_state
 
@@ -136,6 +136,11 @@ class AdamPlus(TwoPoints):
         training = self.training if self.param_groups else True
         super().add_param_group(param_group)
         group = self.param_groups[-1]
+        try:
+            refuse_fused(self.param_groups)
+        except RuntimeError:
+            self.param_groups.pop()
+            raise
         group["training"] = training
         group["record"] = new_record(group)
 
