@@ -2,16 +2,16 @@
 
 import copy
 import itertools
+from typing import Any
 
 import pytest
 import torch
-from cases import EXECUTIONS, through_a_file
+from cases import EXECUTIONS, difference, give, pair, through_a_file, values
 from torch import nn
 
 from adamplus import AdamPlus, AdamPlusReference
 from adamplus.optim import _foreach
 from adamplus.optim._algorithm import Part
-from adamplus.optim._foreach import device_norms
 from adamplus.optim._norm import tensor_norm
 
 DEFAULTS = [
@@ -114,18 +114,10 @@ def test_zero_gradients_are_no_nan_however_small_eps_is(dtype: torch.dtype, eps:
     assert torch.equal(p, torch.ones_like(p))
 
 
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float64])
-def test_norms_of_a_device_are_the_norms(kind: torch.dtype):
-    """The branch that other devices take, on tensors of this one."""
-    zs = [torch.randn(50).to(kind), torch.randn(3, 4).to(kind)]
-    exact = [torch.linalg.vector_norm(z.double()) for z in zs]
-    torch.testing.assert_close([n.double() for n in device_norms(zs)], exact, rtol=1e-6, atol=0)
-
-
 def test_a_parts_size_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     results = []
     for size in (1 << 25, 4):
-        monkeypatch.setattr(_foreach, "PART", size)
+        monkeypatch.setattr(_foreach, "CPU_PART", size)
         torch.manual_seed(0)
         ps = [nn.Parameter(torch.randn(5)) for _ in range(6)]
         optimizer = AdamPlus(ps, weight_decay=0.1, foreach=True)
@@ -161,6 +153,20 @@ def test_a_16_bit_z_does_not_overflow_the_norm():
     """60,000² is far beyond float16; the sum is float32's."""
     z = torch.full((4096,), 60_000.0, dtype=torch.float16)
     assert float(tensor_norm(z)) == pytest.approx(64 * 60_000, rel=1e-3)
+
+
+@pytest.mark.parametrize("magnitude", [1e-30, 1e25])
+@pytest.mark.parametrize("execution", [*EXECUTIONS.values(), {"fused": True}], ids=[*EXECUTIONS, "fused"])
+def test_squares_beyond_float32_do_not_lose_the_norm(execution: dict[str, Any], magnitude: float):
+    """z² is 1e-60 or 1e50 here; η comes from the norm, so a wrong one shows in every parameter."""
+    p, q = nn.Parameter(torch.zeros(9000)), nn.Parameter(torch.zeros(3))
+    optimizer, reference = pair("nigt", [{"params": [p, q], "eps": 0.0}], execution)
+    for _ in range(3):
+        grads = [magnitude * torch.randn(9000), magnitude * torch.randn(3)]
+        for o in (optimizer, reference):
+            give(o, grads)
+            o.step()
+    assert difference(values(optimizer), values(reference)) <= 1e-6
 
 
 def test_settings_that_float32_would_round_are_not_rounded():

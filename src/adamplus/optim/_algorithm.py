@@ -33,6 +33,7 @@ class Part:
     step: list[Tensor]
     index: list[int]
     w: list[Tensor] = field(default_factory=list)
+    norms: list[Tensor] = field(default_factory=list)
 
     def take(self, rows: Sequence[int]) -> "Part":
         """Some of the tensors, as a part of their own."""
@@ -76,14 +77,16 @@ def adam_plus(batches: Sequence[Batch], run: Execution, process_group: Any = Non
                 x.w = run.scale(x.w, 1 - lr * weight_decay)
             # lines 5 and 10: z_t = (1 − β) z_{t−1} + β g_t, z_0 = g_0
             x.z = run.average(x.z, g, [_weight(t, beta, group["capturable"]) for t in x.step])
+            x.norms = run.norms(x.z)
 
-    for batch, norm in zip(batches, scope_norms(batches, run.norms, process_group), strict=True):
+    # Backwards, for what was touched last is still in a CPU's cache.
+    for batch, norm in reversed(list(zip(batches, scope_norms(batches, process_group), strict=True))):
         group = batch.group
         lr, beta = _scalar(group, "lr"), _scalar(group, "beta")
         # line 7: η_t = α β^a / max(‖z_t‖^p, ε₀)
         eta = lr * beta ** group["beta_power"] / _denominator(norm, group["norm_power"], group["eps"])
         rate, offset = eta / beta, eta * (1 / beta - 1)
-        for x in batch.parts:
+        for x in reversed(batch.parts):
             # lines 8 and 9: ŵ_{t+1} = (1 − 1/β) w_t + (1/β) (w_t − η_t z_t) = w_t − (η_t/β) z_t
             x.w_hat = run.add_scaled(x.w, x.z, _per_tensor(rate, x), -1)
             x.offset = run.assign(x.offset, _per_tensor(offset, x))

@@ -5,10 +5,12 @@ from torch import Tensor
 
 from . import _plain
 from ._algorithm import Part
+from ._norm import ROW, scalar_dtype, tensor_norm
 from ._plain import count as count
 
-# Weight decay and `maximize` make temporaries of a part's size: 32 Mi elements are 128 MiB in float32.
-PART = 1 << 25
+# Elements of a part. Weight decay and `maximize` make temporaries of a part's size: 32 Mi are 128 MiB in float32. On a
+# CPU, z is still in the cache when its norm is taken.
+PART, CPU_PART = 1 << 25, 1 << 20
 
 
 def split(part: Part) -> list[Part]:
@@ -18,7 +20,7 @@ def split(part: Part) -> list[Part]:
     for i, (w_hat, g, z) in enumerate(zip(part.w_hat, part.g, part.z, strict=True)):
         kind = (w_hat.device, w_hat.dtype, g.dtype, z.dtype)
         sizes[kind] = sizes.get(kind, 0) + w_hat.numel()
-        rows.setdefault((*kind, sizes[kind] // PART), []).append(i)
+        rows.setdefault((*kind, sizes[kind] // (CPU_PART if w_hat.is_cpu else PART)), []).append(i)
     return [part.take(chosen) for chosen in rows.values()]
 
 
@@ -67,15 +69,10 @@ def assign(xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
 
 
 def norms(zs: list[Tensor]) -> list[Tensor]:
-    """‖z‖ of each tensor."""
-    if zs[0].is_cpu:  # torch's own sums lose digits there: see ROW in _norm
-        return _plain.norms(zs)
-    return device_norms(zs)
-
-
-def device_norms(zs: list[Tensor]) -> list[Tensor]:
-    """‖z‖ of each tensor, in one launch."""
-    return list(torch._foreach_norm(zs, 2, dtype=_plain.wide(zs[0])))
+    """‖z‖ of each tensor, in one call where torch's own sums are exact enough: see ROW in _norm."""
+    exact = [z for z in zs if z.numel() <= ROW or not z.is_cpu]
+    done = iter(torch._foreach_norm(exact, 2, dtype=scalar_dtype(zs[0].device)) if exact else ())
+    return [next(done) if z.numel() <= ROW or not z.is_cpu else tensor_norm(z) for z in zs]
 
 
 def _uniform(*lists: list[Tensor]) -> bool:

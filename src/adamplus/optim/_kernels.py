@@ -97,21 +97,22 @@ def norms(
     coupled = tl.load(settings + group * SETTINGS + COUPLED).to(tl.float32)
     stride = tl.load(table + row * COLUMNS + WORKERS) * BLOCK
     start = (worker - tl.load(table + row * COLUMNS + FIRST_WORKER)) * BLOCK
-    total = tl.zeros([BLOCK], tl.float32)
+    # In float64, or squares of what float32 can hold would leave its range (below 1e-22, above 1e19).
+    total = tl.zeros([BLOCK], tl.float64)
     while start + BLOCK <= size:
         at = start + tl.arange(0, BLOCK)
         gs = _gradient(g, p, at, size, multiplier, coupled, DECAY, False)
         zs = _load(z, at, size, False)
         zs = tl.where(weight == 1.0, gs, zs + weight * (gs - zs))
-        total += zs * zs
+        total += zs.to(tl.float64) * zs.to(tl.float64)
         start += stride
     if start < size:
         at = start + tl.arange(0, BLOCK)
         gs = _gradient(g, p, at, size, multiplier, coupled, DECAY, True)
         zs = _load(z, at, size, True)
         zs = tl.where(weight == 1.0, gs, zs + weight * (gs - zs))
-        total += zs * zs
-    tl.store(partial + worker, tl.sum(total).to(tl.float64))
+        total += zs.to(tl.float64) * zs.to(tl.float64)
+    tl.store(partial + worker, tl.sum(total))
 
 
 @triton.jit
