@@ -1,9 +1,10 @@
 """The one table of optimizers and settings that the tests walk, and the helpers to set two runs side by side."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import hypothesis.strategies as st
 import torch
 from torch import Tensor, nn
 
@@ -93,3 +94,54 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> N
         optimizer.zero_grad()
         nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
+
+
+def allocations(function: Callable[[], Any]) -> list[int]:
+    """Sizes in bytes of everything that torch's CPU allocator handed out while `function` ran."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        function()
+    events: Any = profile.profiler.kineto_results.events()  # pyright: ignore[reportOptionalMemberAccess]
+    return [e.nbytes() for e in events if e.name() == "[memory]" and e.nbytes() > 0]
+
+
+LAYOUTS = ["scalar", "empty", "vector", "matrix", "transposed", "strided", "channels last", "complex"]
+
+
+def parameter(layout: str, dtype: torch.dtype) -> nn.Parameter:
+    match layout:
+        case "scalar":
+            t = torch.randn(())
+        case "empty":
+            t = torch.randn(0, 3)
+        case "vector":
+            t = torch.randn(5)
+        case "matrix":
+            t = torch.randn(3, 4)
+        case "transposed":
+            t = torch.randn(4, 3).t()
+        case "strided":
+            t = torch.randn(6, 5)[::2, 1::2]
+        case "channels last":
+            t = torch.randn(2, 3, 2, 2).to(memory_format=torch.channels_last)
+        case _:
+            # complex16 is no dtype that torch computes in: complex parameters are complex64 and complex128
+            t = torch.randn(4, dtype=torch.complex64)
+            return nn.Parameter(t.to(torch.complex128 if dtype == torch.float64 else torch.complex64))
+    t = t.to(dtype) if layout != "strided" else torch.empty(6, 5, dtype=dtype).copy_(torch.randn(6, 5))[::2, 1::2]
+    return nn.Parameter(t)
+
+
+settings = st.fixed_dictionaries(
+    {
+        "lr": st.floats(1e-3, 0.5),
+        "beta": st.one_of(st.just(1.0), st.floats(0.05, 0.99)),  # 1 − β is rounded, too
+        "weight_decay": st.sampled_from([0.0, 0.1]),
+        "decoupled_weight_decay": st.booleans(),
+        "maximize": st.booleans(),
+        "norm_scope": st.sampled_from(["global", "group", "tensor"]),
+        "eps": st.sampled_from([0.0, 1e-8, 1e-2]),
+    }
+)
+dtypes = st.sampled_from([torch.float64, torch.float32, torch.float32, torch.bfloat16, torch.float16])
+layouts = st.lists(st.sampled_from(LAYOUTS), min_size=1, max_size=4)
+seeds = st.integers(0, 2**32 - 1)

@@ -23,6 +23,7 @@ SIGNATURE = {
     "norm_scope": "global",
     "process_group": None,
     "state_dtype": None,
+    "stochastic_rounding": False,
 }
 
 

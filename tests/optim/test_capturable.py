@@ -74,7 +74,7 @@ def test_a_step_on_another_device_reads_no_value_there(settings: dict[str, Any],
 
 def test_norms_from_several_devices_are_put_together():
     with FakeTensorMode():
-        norms = [torch.ones((), dtype=torch.float64, device=device) for device in ("cuda:0", "cpu", "cuda:1", "cpu")]
+        norms = [torch.ones(2, dtype=torch.float64, device=device) for device in ("cuda:0", "cpu", "cuda:1", "cpu")]
         assert combine(norms).device == torch.device("cuda:0")
     assert float(combine([])) == 0.0
 
@@ -90,7 +90,7 @@ def test_capturable_and_not_are_the_same_to_the_bit():
 
 
 def test_capturing_without_capturable_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     p = nn.Parameter(torch.ones(2))
     p.grad = torch.ones(2)

@@ -17,6 +17,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "decoupled, tensor scope": {"weight_decay": 0.01, "decoupled_weight_decay": True, "norm_scope": "tensor"},
     "plain": {"foreach": False},
     "capturable": {"capturable": True},
+    "fused": {"fused": True, "weight_decay": 0.01},
+    "fused, tensor scope": {
+        "fused": True,
+        "weight_decay": 0.01,
+        "decoupled_weight_decay": True,
+        "norm_scope": "tensor",
+    },
 }
 
 
@@ -141,4 +148,46 @@ def test_eval_mode_is_seen_by_a_compiled_step():
         step()
     optimizer.train()
     step()
+    assert optimizer.stats().step == 2
+
+
+def test_a_compiled_fused_step_calls_the_kernels_and_copies_nothing():
+    """One operator in the graph, whose tensors inductor hands over as they are."""
+    model, optimizer = scheduled("tensor", fused=True)
+    run(model, optimizer, optimizer.step, 2)
+    names: list[str] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        names.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    step = torch.compile(optimizer.step, backend=backend, fullgraph=True)
+    before = [p.data_ptr() for p in model.parameters()], [s["z"].data_ptr() for s in optimizer.state.values()]
+    run(model, optimizer, step, 2)
+    assert sum("fused_step" in name for name in names) == 1
+    assert before == ([p.data_ptr() for p in model.parameters()], [s["z"].data_ptr() for s in optimizer.state.values()])
+
+
+def test_a_compiled_fused_step_takes_turns_with_an_eager_one():
+    model, optimizer = scheduled("float", fused=True)
+    twin, other = scheduled("float", fused=True)
+    step = torch.compile(other.step, backend="aot_eager", fullgraph=True)
+    for i in range(6):
+        run(model, optimizer, optimizer.step, 1)
+        run(twin, other, step if i % 2 else other.step, 1)
+    assert difference(values(other), values(optimizer)) <= 1e-6
+    assert optimizer.stats() == pytest.approx(other.stats(), rel=1e-6)
+
+
+def test_a_compiled_fused_step_unscales_and_skips_inf():
+    model, optimizer = scheduled("tensor", fused=True)
+    step = torch.compile(optimizer.step, backend="aot_eager", fullgraph=True)
+    run(model, optimizer, step, 1)
+    before = values(optimizer)
+    vars(optimizer).update(grad_scale=torch.tensor(4.0), found_inf=torch.tensor(1.0))
+    run(model, optimizer, step, 1)
+    assert all(torch.equal(a, b) for a, b in zip(before, values(optimizer), strict=True))
+    assert optimizer.stats().step == 1
+    vars(optimizer).update(found_inf=torch.tensor(0.0))
+    run(model, optimizer, step, 1)
     assert optimizer.stats().step == 2

@@ -287,3 +287,9 @@ def test_follow_wants_a_model_that_it_knows():
         optimizer.follow([])  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="none of whose parameters"):
         optimizer.follow(small_model())
+
+
+@pytest.mark.parametrize("name", ["foreach", "fused", "capturable", "differentiable", "stochastic_rounding"])
+def test_flags_are_flags(name: str):
+    with pytest.raises(TypeError, match=f"{name} must be True.* or False, got 'no'"):
+        AdamPlus([nn.Parameter(torch.ones(2))], **{name: "no"})  # pyright: ignore[reportArgumentType]

@@ -1,5 +1,6 @@
 """The fused kernels, through Triton's interpreter: what CI can show of them. Their speed is in results/step."""
 
+import copy
 import subprocess
 import sys
 from typing import Any
@@ -10,7 +11,7 @@ from cases import FAMILY, SETTINGS, difference, give, pair, params, through_a_fi
 from torch import nn
 
 from adamplus import AdamPlus
-from adamplus.optim import _execution, _fused
+from adamplus.optim import _execution, _fused, _operator, _optimizer, _tables
 
 SHAPES = [(4, 3), (2500,), (), (2, 3, 2), (0,), (1025,)]
 
@@ -113,39 +114,242 @@ def test_the_same_inputs_give_the_same_bits():
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
-def test_tables_are_made_once_and_gradients_may_move(monkeypatch: pytest.MonkeyPatch):
-    built = []
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[_fused.Plan]:
+    """All plans that are made."""
+    made_plans: list[_fused.Plan] = []
     make = _fused.Plan.__init__
-    monkeypatch.setattr(_fused.Plan, "__init__", lambda self, *a: built.append(1) or make(self, *a))
-    ps = made()
-    optimizer = AdamPlus(ps, fused=True)
-    kept = []
-    for _ in range(5):
-        optimizer.zero_grad()
+    monkeypatch.setattr(_fused.Plan, "__init__", lambda self, *a: made_plans.append(self) or make(self, *a))
+    return made_plans
+
+
+def stepped(**settings: Any) -> AdamPlus:
+    optimizer = AdamPlus(made(), fused=True, **settings)
+    for _ in range(2):
         give(optimizer, [torch.randn(shape) for shape in SHAPES])
+        optimizer.step()
+    return optimizer
+
+
+def test_gradients_may_come_go_and_move_without_new_tables(plans: list[_fused.Plan]):
+    optimizer = stepped()
+    ps, kept = params(optimizer), []
+    for i in range(6):
+        optimizer.zero_grad()
+        give(optimizer, [None if i == j else torch.randn(shape) for j, shape in enumerate(SHAPES)])
         kept.append([p.grad for p in ps])  # so that the next ones are elsewhere
         optimizer.step()
-    assert len(built) == 1
-    for p, unaligned in zip(ps, [torch.randn(torch.Size(shape).numel() + 1)[1:] for shape in SHAPES], strict=True):
-        p.grad = unaligned.view(p.shape)
-    optimizer.step()
-    assert len(built) == 2
     ps[3].grad = torch.randn(2, 3, 2).transpose(0, 2)
     optimizer.step()
-    built.pop()
-    ps[0].grad = None
+    assert len(plans) == 1
+
+
+def test_gradients_as_convolutions_give_them_need_no_new_tables(plans: list[_fused.Plan]):
+    """Strides of dimensions of size 1 mean nothing, and autograd leaves them as they come."""
+    conv = nn.Conv2d(1, 8, 3)
+    optimizer = AdamPlus(conv.parameters(), fused=True)
+    for _ in range(3):
+        optimizer.zero_grad()
+        conv(torch.randn(2, 1, 5, 5).to(memory_format=torch.channels_last)).sum().backward()
+        own = conv.weight.grad
+        optimizer.step()
+        assert conv.weight.grad is own
+    assert len(plans) == 1
+
+
+def unaligned(optimizer: AdamPlus) -> None:
+    for p in params(optimizer):
+        p.grad = torch.randn(p.numel() + 1)[1:].view(p.shape)
+
+
+def another_parameter(optimizer: AdamPlus) -> None:
+    q = nn.Parameter(torch.ones(4, 3))
+    q.grad = torch.ones(4, 3)
+    optimizer.param_groups[0]["params"][0] = q
+
+
+def swap(optimizer: AdamPlus, name: str) -> None:
+    state = optimizer.state[params(optimizer)[0]]
+    state[name] = state[name].clone()
+
+
+def swap_data(tensor: torch.Tensor) -> None:
+    tensor.data = tensor.data.clone()
+
+
+CHANGES: dict[str, Any] = {
+    "unaligned gradients": unaligned,
+    "another parameter": another_parameter,
+    "a group more": lambda o: o.add_param_group({"params": made([(3,)])}),
+    "a parameter's data": lambda o: swap_data(params(o)[1]),
+    "a loaded state": lambda o: o.load_state_dict(through_a_file(o.state_dict())),
+    "no state": lambda o: o.state[params(o)[0]].clear(),
+    "another record": lambda o: o.param_groups[0].update(record=o.param_groups[0]["record"].clone()),
+    "a record's data": lambda o: swap_data(o.param_groups[0]["record"]),
+    **{f"another {name}": lambda o, name=name: swap(o, name) for name in ("z", "offset", "step")},
+    **{
+        f"{name}'s data": lambda o, name=name: swap_data(o.state[params(o)[0]][name])
+        for name in ("z", "offset", "step")
+    },
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_moves_is_noticed(change: str, plans: list[_fused.Plan]):
+    """New tables, and the step of an optimizer that never had any."""
+    optimizer = stepped()
+    give(optimizer, [torch.randn(shape) for shape in SHAPES])
+    CHANGES[change](optimizer)
+    twin = copy.deepcopy(optimizer)
+    for p, q in zip(params(optimizer), params(twin), strict=True):
+        q.grad = None if p.grad is None else p.grad.clone()
+    twin.param_groups[0]["fused"] = None
+    for group in twin.param_groups:
+        group["fused"], group["foreach"] = None, True
+    before = len(plans)
     optimizer.step()
-    built.pop()
-    assert len(built) == 2
-    ps[1].data = ps[1].data.clone()
+    twin.step()
+    assert len(plans) == before + 1
+    assert difference(values(optimizer), values(twin)) <= 1e-6
+    assert optimizer.stats() == pytest.approx(twin.stats(), rel=1e-6)
+    for p, q in zip(params(optimizer), params(twin), strict=True):
+        for name, value in twin.state.get(q, {}).items():
+            assert difference([optimizer.state[p][name]], [value]) <= 1e-6
+
+
+def test_other_data_of_another_shape_is_refused():
+    optimizer = stepped()
+    p = params(optimizer)[1]
+    optimizer.zero_grad()
+    p.data = torch.ones(5000)
+    p.grad = torch.ones(5000)
+    with pytest.raises(RuntimeError, match=r"shape \(5000,\), and its z \(2500,\).*state\.pop"):
+        optimizer.step()
+
+
+def test_gradients_of_another_shape_are_refused():
+    optimizer = stepped()
+    p = params(optimizer)[1]
+    data = p.data
+    p.data = torch.ones(10)
+    p.grad = torch.ones(10)
+    p.data = data
+    with pytest.raises(RuntimeError, match="same shape and device"):
+        optimizer.step()
+
+
+def test_autograd_sees_that_parameters_were_written_to():
+    optimizer = stepped()
+    p = params(optimizer)[0]
+    loss = (p * p).sum()
     optimizer.step()
-    assert len(built) == 3
-    optimizer.load_state_dict(through_a_file(optimizer.state_dict()))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("view", ["negated", "zeros", "sliced"])
+def test_gradients_that_are_not_in_memory_as_they_are(view: str):
+    results = []
+    for fused in (True, None):
+        torch.manual_seed(0)
+        p = nn.Parameter(torch.ones(4))
+        optimizer = AdamPlus([p], fused=fused)
+        for make in (lambda: torch.randn(4), odd_gradient(view)):
+            p.grad = make()
+            optimizer.step()
+        results.append([*values(optimizer), torch.tensor(optimizer.stats())])
+    assert difference(*results) <= 1e-6
+
+
+def odd_gradient(view: str) -> Any:
+    return {
+        "negated": lambda: torch._neg_view(torch.randn(4)),
+        "zeros": lambda: torch._efficientzerotensor(4),
+        "sliced": lambda: torch.randn(8)[::2],
+    }[view]
+
+
+def test_parameters_without_elements_count_steps():
+    p = nn.Parameter(torch.ones(0))
+    optimizer = AdamPlus([p], fused=True)
+    for _ in range(2):
+        p.grad = torch.ones(0)
+        optimizer.step()
+    assert optimizer.stats().step == 2
+
+
+def test_a_float64_z_is_refused_and_left_to_foreach(monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(RuntimeError, match=r"state_dtype=torch\.float64"):
+        AdamPlus(made(), fused=True, state_dtype=torch.float64)
+    wide = AdamPlus(made(), state_dtype=torch.float64)
+    give(wide, [torch.randn(shape) for shape in SHAPES])
+    wide.step()
+    loaded = AdamPlus(made(), fused=True)
+    loaded.load_state_dict(through_a_file(wide.state_dict()))
+    give(loaded, [torch.randn(shape) for shape in SHAPES])
+    for group in loaded.param_groups:
+        group["state_dtype"] = None
+    with pytest.raises(RuntimeError, match=r"z of parameter 0 of group 0 is torch\.float64"):
+        loaded.step()
+    monkeypatch.setattr(_execution, "_on_cuda", lambda params: True)
+    wide.step()
+    assert wide._plan is None
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.Tensor, "grad_dtype"), reason="a gradient has its parameter's dtype before torch 2.9"
+)
+def test_a_float64_gradient_is_refused():
+    p: Any = nn.Parameter(torch.ones(3))
+    p.grad_dtype = torch.float64
+    p.grad = torch.ones(3, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match=r"the gradient of parameter 0 of group 0 is torch\.float64"):
+        AdamPlus([p], fused=True).step()
+
+
+def test_groups_that_contradict_each_other_are_refused():
+    others: list[dict[str, Any]] = [{"fused": False}, {"foreach": False}]
+    for other in others:
+        with pytest.raises(RuntimeError, match="group 1 has fused="):
+            AdamPlus([{"params": made([(3,)]), "fused": True}, {"params": made([(2,)]), **other}])
+
+
+def test_a_16_bit_z_is_undone_as_it_was_used():
+    """w moves by η times the z that is stored, to float32's rounding; its own rounding is a thousand times as large."""
+    p = nn.Parameter(torch.ones(500))
+    optimizer = AdamPlus([p], lr=0.5, beta=0.05, state_dtype=torch.bfloat16, fused=True)
+    for _ in range(5):
+        before = values(optimizer.eval())[0].double()
+        optimizer.train()
+        p.grad = torch.randn(500)
+        optimizer.step()
+        moved = values(optimizer.eval())[0].double() - before
+        optimizer.train()
+        expected = -optimizer.stats().eta * optimizer.state[p]["z"].double()
+        assert (moved - expected).abs().max() <= 4 * torch.finfo(torch.float32).eps * p.detach().abs().max()
+
+
+def test_a_captured_step_leaves_the_eager_tables_alone(monkeypatch: pytest.MonkeyPatch):
+    """Replays must find their own gradients and settings, and eager steps theirs."""
+    optimizer = stepped()
+    eager = optimizer._plan
+    at, values_before = list(eager.tables.at), list(eager.values)
+    give(optimizer, [torch.randn(shape) for shape in SHAPES])
+    with monkeypatch.context() as patch:
+        patch.setattr(_optimizer, "_capturing", lambda: True)
+        optimizer.param_groups[0]["lr"] = 0.7
+        optimizer.step()
+    (captured,) = optimizer._captured  # pyright: ignore[reportAttributeAccessIssue]
+    assert optimizer._plan is eager
+    assert (eager.tables.at, eager.values) == (at, values_before)
+    assert captured.tables.gradients.data_ptr() != eager.tables.gradients.data_ptr()
+    assert captured.tables.settings.data_ptr() != eager.tables.settings.data_ptr()
+    assert captured.tables.at == [p.grad.data_ptr() or 16 for p in captured.params]
+    assert captured.tables.settings[0, 0] == 0.7
+    assert eager.tables.settings[0, 0] == 0.1
+    optimizer.param_groups[0]["lr"] = 0.1
     optimizer.step()
-    assert len(built) == 4
-    optimizer.add_param_group({"params": made([(3,)])})
-    optimizer.step()
-    assert len(built) == 5
+    assert optimizer.stats().step == 4
 
 
 @pytest.mark.parametrize("scope", ["global", "tensor"])
@@ -213,26 +417,12 @@ def test_on_cuda_fused_is_chosen_by_itself(monkeypatch: pytest.MonkeyPatch):
     assert optimizer._plan is None
 
 
-def test_a_compiled_step_of_a_fused_optimizer_is_the_compilers():
-    results = []
-    for compiled in (False, True):
-        torch.manual_seed(0)
-        ps = made([(5,), (3, 2)])
-        optimizer = AdamPlus(ps, fused=True)
-        step = torch.compile(optimizer.step, backend="aot_eager", fullgraph=True) if compiled else optimizer.step
-        for i in range(4):
-            give(optimizer, [torch.randn(p.shape) for p in ps])
-            (optimizer.step if i in (0, 3) else step)()  # kernels before it, and again after it
-        results.append(values(optimizer))
-    assert difference(*results) <= 1e-6
-
-
 def test_a_step_that_could_not_unscale_is_refused():
     p = nn.Parameter(torch.ones(3))
     optimizer = AdamPlus([p], fused=True)
     vars(optimizer).update(grad_scale=torch.tensor(2.0), found_inf=torch.tensor(0.0))
     with pytest.raises(RuntimeError, match="GradScaler leaves unscaling to fused kernels"):
-        optimizer.step()  # without a gradient, as with a compiler, another way is taken
+        optimizer.step()  # without a gradient, another way is taken
 
 
 @pytest.mark.parametrize(
@@ -260,7 +450,7 @@ def test_fused_says_what_it_cannot(p: torch.Tensor, words: str):
 
 
 def test_fused_needs_cuda_unless_interpreted(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_fused, "INTERPRETED", False)
+    monkeypatch.setattr(_tables, "INTERPRETED", False)
     with pytest.raises(RuntimeError, match="is on cpu, and the kernels run on CUDA"):
         AdamPlus([nn.Parameter(torch.ones(3))], fused=True)
 
@@ -269,9 +459,9 @@ def test_several_devices_and_subclasses_are_refused():
     class Own(nn.Parameter):
         pass
 
-    assert "a Own" in str(_fused.refusal([{"params": [Own(torch.ones(2))]}]))
+    assert "a Own" in str(_fused.refusal([{"params": [Own(torch.ones(2))], "state_dtype": None}], {}))
     meta = nn.Parameter(torch.ones(2, device="meta"))
-    both = str(_fused.refusal([{"params": [nn.Parameter(torch.ones(2)), meta]}]))
+    both = str(_fused.refusal([{"params": [nn.Parameter(torch.ones(2)), meta], "state_dtype": None}], {}))
     assert "the parameters are on several devices" in both
 
 
@@ -297,3 +487,72 @@ except RuntimeError as error: print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Triton is not installed (pip install triton)" in done.stdout
+
+
+def test_a_group_without_gradients_keeps_its_record():
+    for scope in ("group", "tensor"):
+        ps = made([(5,), (7,)])
+        groups = [{"params": [p], "norm_scope": scope} for p in ps]
+        fused, foreach = (
+            AdamPlus(groups, fused=True),
+            AdamPlus(
+                [{**group, "params": [nn.Parameter(p.detach().clone()) for p in group["params"]]} for group in groups]
+            ),
+        )
+        for i in range(4):
+            grads = [None if i in (1, 2) else torch.randn(5), torch.randn(7)]
+            for optimizer in (fused, foreach):
+                give(optimizer, grads)
+                optimizer.step()
+        for g in (0, 1):
+            assert fused.stats(g) == pytest.approx(foreach.stats(g), rel=1e-6)
+        assert difference(values(fused), values(foreach)) <= 1e-6
+
+
+def test_large_lists_begin_with_their_largest_tensors(monkeypatch: pytest.MonkeyPatch):
+    results = []
+    for large in (1 << 25, 100):
+        monkeypatch.setattr(_tables, "LARGE", large)
+        torch.manual_seed(0)
+        ps = made()
+        optimizer = AdamPlus(ps, fused=True)
+        for _ in range(3):
+            give(optimizer, [torch.randn(shape) for shape in SHAPES])
+            optimizer.step()
+        assert [len(look.params) for look in optimizer._plan.gradients] == ([6] if large > 100 else [4, 2])
+        results.append(values(optimizer))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_without_dynamos_guards_gradients_are_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "torch._C._dynamo.guards", None)
+    ps = made()
+    optimizer = AdamPlus(ps, fused=True)
+    for _ in range(2):
+        give(optimizer, [torch.randn(shape) for shape in SHAPES])
+        optimizer.step()
+    assert optimizer._plan.gradients[0].guards is None
+    ps[3].grad = torch.randn(2, 3, 2).transpose(0, 2)
+    optimizer.step()
+    assert len(optimizer._plan.gradients[0].copies) == 1
+
+
+def test_the_operator_takes_the_same_step(monkeypatch: pytest.MonkeyPatch):
+    """What a compiler calls, called without one: over layouts, groups and settings, by more callers than are kept."""
+    monkeypatch.setattr(_operator, "CALLERS", 1)
+    for settings in SETTINGS.values():
+        results = []
+        for operator in (False, True):
+            torch.manual_seed(0)
+            ps = [*made([(4, 3), (2500,)]), nn.Parameter(torch.randn(2, 6, 4, 4).to(memory_format=torch.channels_last))]
+            optimizer = AdamPlus([{"params": ps[:1], "lr": 0.3}, {"params": ps[1:]}], fused=True, **settings)
+            for i in range(3):
+                give(optimizer, [torch.randn(p.shape) for p in ps])
+                if i == 1:
+                    ps[0].grad = torch.randn(3, 4).t()
+                with monkeypatch.context() as patch:
+                    patch.setattr(torch.compiler, "is_compiling", lambda operator=operator: operator)
+                    optimizer.step()
+            results.append([*values(optimizer), *(torch.tensor(optimizer.stats(g)) for g in (0, 1))])
+        assert difference(*results) <= 1e-6
+    assert len(_operator._latest) == 1

@@ -1,22 +1,11 @@
 """What the optimizer keeps and what it allocates."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
-from cases import EXECUTIONS, FAMILY
+from cases import EXECUTIONS, FAMILY, allocations
 from torch import nn
 
 from adamplus import AdamPlus
-
-
-def allocations(function: Callable[[], Any]) -> list[int]:
-    """Sizes in bytes of everything that torch's CPU allocator handed out while `function` ran."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        function()
-    events: Any = profile.profiler.kineto_results.events()  # pyright: ignore[reportOptionalMemberAccess]
-    return [e.nbytes() for e in events if e.name() == "[memory]" and e.nbytes() > 0]
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -62,3 +51,31 @@ def test_a_float32_step_allocates_nothing_as_large_as_a_parameter(execution: str
     p.grad = torch.randn_like(p)
     optimizer.step()
     assert max(allocations(optimizer.step)) <= p.numel() * 4 / 256
+
+
+def test_scalars_of_an_accelerator_live_together():
+    """Each by itself would take 512 bytes of a GPU's memory; on the meta device, as on any that is no CPU."""
+    ps = [nn.Parameter(torch.empty(3, device="meta")) for _ in range(5)]
+    optimizer = AdamPlus(ps, capturable=True)
+    for p in ps:
+        p.grad = torch.empty_like(p)
+    optimizer.step()
+    for name in ("offset", "step"):
+        scalars = [optimizer.state[p][name] for p in ps]
+        assert [s.storage_offset() for s in scalars] == [0, 1, 2, 3, 4]
+        assert all(s.shape == () for s in scalars)
+
+
+def test_a_compiler_gets_scalars_that_share_no_memory():
+    p, q = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))
+    optimizer = AdamPlus([p, q])
+    p.grad, q.grad = torch.ones(3), torch.ones(2)
+    optimizer.step()
+    for name in ("offset", "step"):  # as on an accelerator
+        states = [optimizer.state[x] for x in (p, q)]
+        for state, scalar in zip(states, torch.stack([state[name] for state in states]).unbind(), strict=True):
+            state[name] = scalar
+    torch.compile(optimizer.step, backend="aot_eager", fullgraph=True)()
+    scalars = [optimizer.state[x][name] for x in (p, q) for name in ("offset", "step")]
+    assert len({s.untyped_storage().data_ptr() for s in scalars}) == 4
+    assert optimizer.stats().step == 2

@@ -123,7 +123,7 @@ def test_a_parts_size_changes_nothing(monkeypatch: pytest.MonkeyPatch):
         optimizer = AdamPlus(ps, weight_decay=0.1, foreach=True)
         for p in ps:
             p.grad = torch.randn(5)
-        parts = _foreach.split(Part(list(ps), list(ps), list(ps), list(ps), list(ps), list(range(6))))
+        parts = _foreach.split(Part(list(ps), list(ps), list(ps), list(ps), list(ps), list(range(6)), _foreach))
         assert len(parts) == (1 if size > 30 else 6)
         optimizer.step()
         results.append(torch.stack([p.detach() for p in ps]))

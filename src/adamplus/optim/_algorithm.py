@@ -21,7 +21,7 @@ from ._norm import scope_norms
 
 @dataclass
 class Part:
-    """Tensors of one group that are executed together; `index` is their place in the group's batch.
+    """Tensors of one group that are executed together, by `run`; `index` is their place in the group's batch.
 
     Executed in place, w and ŵ are the same tensors: w is there from undoing the last extrapolation until the next one.
     """
@@ -32,13 +32,18 @@ class Part:
     offset: list[Tensor]
     step: list[Tensor]
     index: list[int]
+    run: "Execution"
+    seeds: list[Tensor] | None = None  # of stochastic rounding
     w: list[Tensor] = field(default_factory=list)
-    norms: list[Tensor] = field(default_factory=list)
+    norms: Tensor = field(default_factory=Tensor)
 
-    def take(self, rows: Sequence[int]) -> "Part":
-        """Some of the tensors, as a part of their own."""
+    def take(self, rows: Sequence[int], run: "Execution | None" = None) -> "Part":
+        """Some of the tensors, as a part of their own; executed as this one is, or by `run`."""
         columns = (self.w_hat, self.g, self.z, self.offset, self.step)
-        return Part(*([column[i] for i in rows] for column in columns), index=[self.index[i] for i in rows])
+        index = [self.index[i] for i in rows]
+        part = Part(*([column[i] for i in rows] for column in columns), index=index, run=run or self.run)
+        part.seeds = None if self.seeds is None else [self.seeds[i] for i in rows]
+        return part
 
 
 @dataclass
@@ -50,51 +55,53 @@ class Batch:
 
 
 class Execution(Protocol):
-    """The arithmetic that plain, foreach and differentiable each supply; lists in, lists out."""
+    """The arithmetic that each way of executing a step supplies; lists in, lists out."""
 
     def gradients(
         self, gs: list[Tensor], w_hats: list[Tensor], zs: list[Tensor], maximize: bool, weight_decay: float
     ) -> list[Tensor]: ...
-    def add_scaled(self, xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int) -> list[Tensor]: ...
-    def scale(self, xs: list[Tensor], factor: float | Tensor) -> list[Tensor]: ...
+    def add_scaled(
+        self, xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int, seeds: Any
+    ) -> list[Tensor]: ...
+    def scale(self, xs: list[Tensor], factor: float | Tensor, seeds: Any) -> list[Tensor]: ...
     def average(self, zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> list[Tensor]: ...
     def assign(self, xs: list[Tensor], values: list[Tensor]) -> list[Tensor]: ...
-    def norms(self, zs: list[Tensor]) -> list[Tensor]: ...
+    def norms(self, zs: list[Tensor]) -> Tensor: ...
     def count(self, steps: list[Tensor]) -> None: ...
 
 
-def adam_plus(batches: Sequence[Batch], run: Execution, process_group: Any = None) -> None:
+def adam_plus(batches: Sequence[Batch], process_group: Any = None) -> None:
     """Take one step of Algorithm 1 for all batches together; line numbers are the paper's."""
     for batch in batches:
         group = batch.group
-        lr, beta, weight_decay = _scalar(group, "lr"), _scalar(group, "beta"), group["weight_decay"]
+        lr, beta, weight_decay = scalar(group, "lr"), scalar(group, "beta"), group["weight_decay"]
         decoupled = group["decoupled_weight_decay"]
         for x in batch.parts:
-            g = run.gradients(x.g, x.w_hat, x.z, group["maximize"], 0.0 if decoupled else weight_decay)
+            g = x.run.gradients(x.g, x.w_hat, x.z, group["maximize"], 0.0 if decoupled else weight_decay)
             # w_t = ŵ_t + c_{t−1} z_{t−1}: the last extrapolation, undone
-            x.w = run.add_scaled(x.w_hat, x.z, x.offset, +1)
+            x.w = x.run.add_scaled(x.w_hat, x.z, x.offset, +1, x.seeds)
             if decoupled and weight_decay != 0:
-                x.w = run.scale(x.w, 1 - lr * weight_decay)
+                x.w = x.run.scale(x.w, 1 - lr * weight_decay, x.seeds)
             # lines 5 and 10: z_t = (1 − β) z_{t−1} + β g_t, z_0 = g_0
-            x.z = run.average(x.z, g, [_weight(t, beta, group["capturable"]) for t in x.step])
-            x.norms = run.norms(x.z)
+            x.z = x.run.average(x.z, g, _weights(x.step, beta, group["capturable"]))
+            x.norms = x.run.norms(x.z)
 
     # Backwards, for what was touched last is still in a CPU's cache.
     for batch, norm in reversed(list(zip(batches, scope_norms(batches, process_group), strict=True))):
         group = batch.group
-        lr, beta = _scalar(group, "lr"), _scalar(group, "beta")
+        lr, beta = scalar(group, "lr"), scalar(group, "beta")
         # line 7: η_t = α β^a / max(‖z_t‖^p, ε₀)
         eta = lr * beta ** group["beta_power"] / _denominator(norm, group["norm_power"], group["eps"])
         rate, offset = eta / beta, eta * (1 / beta - 1)
         for x in reversed(batch.parts):
             # lines 8 and 9: ŵ_{t+1} = (1 − 1/β) w_t + (1/β) (w_t − η_t z_t) = w_t − (η_t/β) z_t
-            x.w_hat = run.add_scaled(x.w, x.z, _per_tensor(rate, x), -1)
-            x.offset = run.assign(x.offset, _per_tensor(offset, x))
-            run.count(x.step)
+            x.w_hat = x.run.add_scaled(x.w, x.z, _per_tensor(rate, x), -1, x.seeds)
+            x.offset = x.run.assign(x.offset, _per_tensor(offset, x))
+            x.run.count(x.step)
         _record(group, norm, eta)
 
 
-def _scalar(group: dict[str, Any], name: str) -> float | Tensor:
+def scalar(group: dict[str, Any], name: str) -> float | Tensor:
     """A setting to compute with: a float, or a 0-dim tensor of float64 on the group's device."""
     value, like = group[name], group["record"]
     if isinstance(value, Tensor):
@@ -104,11 +111,11 @@ def _scalar(group: dict[str, Any], name: str) -> float | Tensor:
     return value
 
 
-def _weight(step: Tensor, beta: float | Tensor, capturable: bool) -> float | Tensor:
+def _weights(steps: list[Tensor], beta: float | Tensor, capturable: bool) -> list[float | Tensor]:
     """β, but 1 at a parameter's first step, where z_0 = g_0 (line 5)."""
-    if capturable or not step.is_cpu or torch.compiler.is_compiling():
-        return torch.where(step == 0, 1.0, beta)
-    return beta if step.item() else 1.0  # the count is on the host then
+    if capturable or torch.compiler.is_compiling() or not all(step.is_cpu for step in steps):
+        return [torch.where(step == 0, 1.0, beta) for step in steps]
+    return [beta if step.item() else 1.0 for step in steps]  # the count is on the host then
 
 
 def _denominator(norm: Tensor, power: float, eps: float) -> Tensor:

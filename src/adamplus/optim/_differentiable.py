@@ -8,12 +8,12 @@ from ._plain import count, gradients, norms, split, wide
 __all__ = ["add_scaled", "assign", "average", "count", "gradients", "norms", "scale", "split"]
 
 
-def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int) -> list[Tensor]:
+def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int, seeds: None = None) -> list[Tensor]:
     """X ± scale · y."""
     return [x + (sign * s * y.to(wide(x, y))).to(x.dtype) for x, y, s in zip(xs, ys, scales, strict=True)]
 
 
-def scale(xs: list[Tensor], factor: float | Tensor) -> list[Tensor]:
+def scale(xs: list[Tensor], factor: float | Tensor, seeds: None = None) -> list[Tensor]:
     """Factor · x."""
     return [(x.to(wide(x)) * factor).to(x.dtype) for x in xs]
 

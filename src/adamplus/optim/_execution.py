@@ -8,19 +8,22 @@ from torch import Tensor
 from . import _differentiable, _foreach, _plain
 
 Groups = list[dict[str, Any]]
+State = dict[Tensor, dict[str, Tensor]]
 
 
-def choose(groups: Groups, differentiable: bool) -> Any:
-    """The module that executes the next step; None for fused kernels, which have a plan instead."""
+def choose(groups: Groups, state: State, differentiable: bool, process_group: Any) -> Any:
+    """The module that executes the next step; None for fused kernels, which take all of it at once."""
     if differentiable:
         return _differentiable
     fused, foreach = ([group[name] for group in groups] for name in ("fused", "foreach"))
     params = [p for group in groups for p in group["params"]]
     undecided = set(fused) | set(foreach) == {None}
-    refuse_fused(groups)
-    wanted = True in fused or (undecided and _on_cuda(params) and _refusal(groups) is None)
-    # A compiler fuses by itself. Without any gradient, there is only the norm of other ranks to take part in.
-    if wanted and not torch.compiler.is_compiling() and any(p.grad is not None for p in params):
+    refuse_fused(groups, state)
+    wanted = True in fused or (undecided and _on_cuda(params) and _refusal(groups, state) is None)
+    if torch.compiler.is_compiling():  # a compiler fuses by itself, unless it is told otherwise
+        wanted = all(fused) and process_group is None
+    # Without any gradient, there is only the norm of other ranks to take part in.
+    if wanted and any(p.grad is not None for p in params):
         return None
     if False in foreach:
         return _plain
@@ -29,9 +32,17 @@ def choose(groups: Groups, differentiable: bool) -> Any:
     return _plain
 
 
-def refuse_fused(groups: Groups) -> None:
+def refuse_fused(groups: Groups, state: State) -> None:
     """Raise where fused kernels are asked for and cannot step these parameters."""
-    if any(group["fused"] for group in groups) and (refusal := _refusal(groups)) is not None:
+    if not any(group["fused"] for group in groups):
+        return
+    for i, group in enumerate(groups):
+        if group["fused"] is False or group["foreach"] is not None:
+            raise RuntimeError(
+                f"fused kernels step all groups in one go, and group {i} has fused={group['fused']}, "
+                f"foreach={group['foreach']}: pass fused=True for all groups, or for none"
+            )
+    if (refusal := _refusal(groups, state)) is not None:
         raise RuntimeError(f"fused=True: {refusal}. Leave fused=None: foreach takes what kernels cannot")
 
 
@@ -39,17 +50,24 @@ def _on_cuda(params: list[Tensor]) -> bool:
     return all(p.is_cuda for p in params)
 
 
-def fused_plan(groups: Groups, state: dict[Tensor, dict[str, Tensor]]) -> Any:
+def fused_plan(groups: Groups, state: State) -> Any:
     """A plan of the fused kernels for these tensors."""
     from ._fused import Plan
 
     return Plan(groups, state)
 
 
-def _refusal(groups: Groups) -> str | None:
+def call_fused(groups: Groups, rows: list[list[list[Tensor]]], scale: Any, found_inf: Any) -> None:
+    """One fused step as an operator, for a compiler."""
+    from ._operator import call
+
+    call(groups, rows, scale, found_inf)
+
+
+def _refusal(groups: Groups, state: State) -> str | None:
     """Why fused kernels cannot step these parameters, if they cannot."""
     try:
         from ._fused import refusal
     except ImportError:
         return "Triton is not installed (pip install triton)"
-    return refusal(groups)
+    return refusal(groups, state)

@@ -25,6 +25,7 @@ class Options(TypedDict, total=False):
     norm_scope: NormScope
     process_group: ProcessGroup | None
     state_dtype: torch.dtype | None
+    stochastic_rounding: bool
 
 
 class NAdamPlus(AdamPlus):

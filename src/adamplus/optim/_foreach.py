@@ -5,7 +5,9 @@ from torch import Tensor
 
 from . import _plain
 from ._algorithm import Part
-from ._norm import ROW, scalar_dtype, tensor_norm
+from ._native import ready, takes
+from ._norm import scalar_dtype
+from ._passes import Passes
 from ._plain import count as count
 
 # Elements of a part. Weight decay and `maximize` make temporaries of a part's size: 32 Mi are 128 MiB in float32. On a
@@ -17,11 +19,16 @@ def split(part: Part) -> list[Part]:
     """Parts of one device and one set of dtypes, of bounded size."""
     sizes: dict[tuple[object, ...], int] = {}
     rows: dict[tuple[object, ...], list[int]] = {}
+    native: dict[torch.dtype, list[int]] = {}
+    may_be_native = ready()
     for i, (w_hat, g, z) in enumerate(zip(part.w_hat, part.g, part.z, strict=True)):
+        if may_be_native and takes(w_hat, g, z):
+            native.setdefault(w_hat.dtype, []).append(i)
+            continue
         kind = (w_hat.device, w_hat.dtype, g.dtype, z.dtype)
         sizes[kind] = sizes.get(kind, 0) + w_hat.numel()
         rows.setdefault((*kind, sizes[kind] // (CPU_PART if w_hat.is_cpu else PART)), []).append(i)
-    return [part.take(chosen) for chosen in rows.values()]
+    return [part.take(chosen, Passes()) for chosen in native.values()] + [part.take(chosen) for chosen in rows.values()]
 
 
 def gradients(
@@ -37,18 +44,20 @@ def gradients(
     return gs
 
 
-def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int) -> list[Tensor]:
+def add_scaled(
+    xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int, seeds: _plain.Seeds = None
+) -> list[Tensor]:
     """X ± scale · y, in place."""
     if not _uniform(xs, ys):
-        return _plain.add_scaled(xs, ys, scales, sign)
+        return _plain.add_scaled(xs, ys, scales, sign, seeds)
     torch._foreach_addcmul_(xs, ys, scales, value=sign)
     return xs
 
 
-def scale(xs: list[Tensor], factor: float | Tensor) -> list[Tensor]:
+def scale(xs: list[Tensor], factor: float | Tensor, seeds: _plain.Seeds = None) -> list[Tensor]:
     """Factor · x, in place."""
     if isinstance(factor, Tensor) or not _uniform(xs):
-        return _plain.scale(xs, factor)
+        return _plain.scale(xs, factor, seeds)
     torch._foreach_mul_(xs, factor)
     return xs
 
@@ -68,11 +77,11 @@ def assign(xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
     return xs
 
 
-def norms(zs: list[Tensor]) -> list[Tensor]:
+def norms(zs: list[Tensor]) -> Tensor:
     """‖z‖ of each tensor, in one call where torch's own sums are exact enough: see ROW in _norm."""
-    exact = [z for z in zs if z.numel() <= ROW or not z.is_cpu]
-    done = iter(torch._foreach_norm(exact, 2, dtype=scalar_dtype(zs[0].device)) if exact else ())
-    return [next(done) if z.numel() <= ROW or not z.is_cpu else tensor_norm(z) for z in zs]
+    if zs[0].is_cpu:
+        return _plain.norms(zs)
+    return torch.stack(torch._foreach_norm(zs, 2, dtype=scalar_dtype(zs[0].device)))
 
 
 def _uniform(*lists: list[Tensor]) -> bool:

@@ -1,8 +1,8 @@
 """The three Triton kernels of a fused step: norms, scalars, update.
 
 Work is cut into *workers*: each has one tensor, of which it takes every k-th block. Tensors are found through a table
-of pointers, so one launch covers all tensors of the same dtypes. Nothing is summed in an order that depends on timing:
-the same inputs give the same bits.
+of pointers, so one launch covers all tensors of the same dtypes; where a gradient is missing, its pointer is 0 and the
+tensor is left alone. Nothing is summed in an order that depends on timing: the same inputs give the same bits.
 """
 
 # Triton gives kernels another meaning than Python does, of which a type checker knows nothing.
@@ -20,7 +20,8 @@ SIZE = tl.constexpr(4)
 FIRST_WORKER = tl.constexpr(5)
 WORKERS = tl.constexpr(6)
 GROUP = tl.constexpr(7)
-COLUMNS = tl.constexpr(8)
+SALT = tl.constexpr(8)
+COLUMNS = tl.constexpr(9)
 # Columns of the group table (float64).
 LR = tl.constexpr(0)
 BETA = tl.constexpr(1)
@@ -58,10 +59,10 @@ def _gradient(g, p, at, size, multiplier, coupled, DECAY: tl.constexpr, MASKED: 
 
 @triton.jit
 def _pointers(
-    table, gradients, row, p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr, ALIGNED: tl.constexpr
+    table, row, gradient, p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr, ALIGNED: tl.constexpr
 ):
     p = tl.load(table + row * COLUMNS + P).to(tl.pointer_type(p_type))
-    g = tl.load(gradients + row).to(tl.pointer_type(g_type))
+    g = gradient.to(tl.pointer_type(g_type))
     z = tl.load(table + row * COLUMNS + Z).to(tl.pointer_type(z_type))
     if ALIGNED:
         p = tl.multiple_of(p, 16)
@@ -87,31 +88,33 @@ def norms(
     """Σ z_t² of each worker's share; z is not written yet, so that the update still has z_{t−1}."""
     worker = first_worker + tl.program_id(0)
     row = tl.load(worker_rows + worker).to(tl.int64)
-    group = tl.load(table + row * COLUMNS + GROUP)
-    size = tl.load(table + row * COLUMNS + SIZE)
-    p, g, z = _pointers(table, gradients, row, p_type, g_type, z_type, ALIGNED)
-    step = tl.load(tl.load(table + row * COLUMNS + STEP).to(tl.pointer_type(tl.float32)))
-    beta = tl.load(settings + group * SETTINGS + BETA).to(tl.float32)
-    weight = tl.where(step == 0.0, 1.0, beta)
-    multiplier = _multiplier(settings, group, scale, HAS_SCALE)
-    coupled = tl.load(settings + group * SETTINGS + COUPLED).to(tl.float32)
-    stride = tl.load(table + row * COLUMNS + WORKERS) * BLOCK
-    start = (worker - tl.load(table + row * COLUMNS + FIRST_WORKER)) * BLOCK
+    gradient = tl.load(gradients + row)
     # In float64, or squares of what float32 can hold would leave its range (below 1e-22, above 1e19).
     total = tl.zeros([BLOCK], tl.float64)
-    while start + BLOCK <= size:
-        at = start + tl.arange(0, BLOCK)
-        gs = _gradient(g, p, at, size, multiplier, coupled, DECAY, False)
-        zs = _load(z, at, size, False)
-        zs = tl.where(weight == 1.0, gs, zs + weight * (gs - zs))
-        total += zs.to(tl.float64) * zs.to(tl.float64)
-        start += stride
-    if start < size:
-        at = start + tl.arange(0, BLOCK)
-        gs = _gradient(g, p, at, size, multiplier, coupled, DECAY, True)
-        zs = _load(z, at, size, True)
-        zs = tl.where(weight == 1.0, gs, zs + weight * (gs - zs))
-        total += zs.to(tl.float64) * zs.to(tl.float64)
+    if gradient != 0:
+        group = tl.load(table + row * COLUMNS + GROUP)
+        size = tl.load(table + row * COLUMNS + SIZE)
+        p, g, z = _pointers(table, row, gradient, p_type, g_type, z_type, ALIGNED)
+        step = tl.load(tl.load(table + row * COLUMNS + STEP).to(tl.pointer_type(tl.float32)))
+        beta = tl.load(settings + group * SETTINGS + BETA).to(tl.float32)
+        weight = tl.where(step == 0.0, 1.0, beta)
+        multiplier = _multiplier(settings, group, scale, HAS_SCALE)
+        coupled = tl.load(settings + group * SETTINGS + COUPLED).to(tl.float32)
+        stride = tl.load(table + row * COLUMNS + WORKERS) * BLOCK
+        start = (worker - tl.load(table + row * COLUMNS + FIRST_WORKER)) * BLOCK
+        while start + BLOCK <= size:
+            at = start + tl.arange(0, BLOCK)
+            gs = _gradient(g, p, at, size, multiplier, coupled, DECAY, False)
+            zs = _load(z, at, size, False)
+            zs = tl.where(weight == 1.0, gs, zs + weight * (gs - zs))
+            total += zs.to(tl.float64) * zs.to(tl.float64)
+            start += stride
+        if start < size:
+            at = start + tl.arange(0, BLOCK)
+            gs = _gradient(g, p, at, size, multiplier, coupled, DECAY, True)
+            zs = _load(z, at, size, True)
+            zs = tl.where(weight == 1.0, gs, zs + weight * (gs - zs))
+            total += zs.to(tl.float64) * zs.to(tl.float64)
     tl.store(partial + worker, tl.sum(total))
 
 
@@ -124,7 +127,7 @@ def _power(base, exponent):
 
 @triton.jit
 def scalars(
-    table, settings, scopes, partial, found_inf, coefficients, scope_norms, groups, group_count,
+    table, gradients, settings, scopes, partial, found_inf, coefficients, scope_norms, groups, group_count,
     HAS_FOUND_INF: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """‖z_t‖ of a scope, and from it what every tensor of the scope needs; offsets, steps and records move on."""
@@ -145,9 +148,12 @@ def scalars(
         moves = tl.load(found_inf) == 0.0
     if moves:
         tl.store(scope_norms + scope, norm)
+        some = tl.zeros([BLOCK], tl.int32)
         while row < end_row:
             rows = row + lanes
             inside = rows < end_row
+            there = inside & (tl.load(gradients + rows, mask=inside, other=0) != 0)
+            some |= there.to(tl.int32)
             group = tl.load(table + rows * COLUMNS + GROUP, mask=inside, other=0)
             eta = _eta(settings, group, norm)
             lr = tl.load(settings + group * SETTINGS + LR)
@@ -155,18 +161,19 @@ def scalars(
             decoupled = tl.load(settings + group * SETTINGS + DECOUPLED)
             offset_at = tl.load(table + rows * COLUMNS + OFFSET, mask=inside, other=0).to(tl.pointer_type(tl.float32))
             step_at = tl.load(table + rows * COLUMNS + STEP, mask=inside, other=0).to(tl.pointer_type(tl.float32))
-            step = tl.load(step_at, mask=inside, other=0.0)
+            step = tl.load(step_at, mask=there, other=0.0)
+            rate = tl.where(there, tl.minimum(eta / beta, 3.4e38), 0.0)
             out = coefficients + rows * COEFFICIENTS
-            tl.store(out + OLD_OFFSET, tl.load(offset_at, mask=inside, other=0.0), mask=inside)
+            tl.store(out + OLD_OFFSET, tl.load(offset_at, mask=there, other=0.0), mask=inside)
             tl.store(out + WEIGHT, tl.where(step == 0.0, 1.0, beta).to(tl.float32), mask=inside)
-            tl.store(out + RATE, tl.minimum(eta / beta, 3.4e38).to(tl.float32), mask=inside)
+            tl.store(out + RATE, rate.to(tl.float32), mask=inside)
             tl.store(out + KEEP, (1.0 - lr * decoupled).to(tl.float32), mask=inside)
-            tl.store(offset_at, tl.minimum(eta * (1.0 / beta - 1.0), 3.4e38).to(tl.float32), mask=inside)
-            tl.store(step_at, step + 1.0, mask=inside)
+            tl.store(offset_at, tl.minimum(eta * (1.0 / beta - 1.0), 3.4e38).to(tl.float32), mask=there)
+            tl.store(step_at, step + 1.0, mask=there)
             row += BLOCK
         group = tl.zeros([BLOCK], tl.int64) + lanes
         while tl.min(group) < group_count:
-            member = group < group_count
+            member = (group < group_count) & (tl.max(some) != 0)
             member = member & (tl.load(groups + group * 2 + 1, mask=member, other=-1) == scope)
             record = tl.load(groups + group * 2, mask=member, other=0).to(tl.pointer_type(tl.float64))
             eta = _eta(settings, tl.where(member, group, 0), norm)
@@ -189,9 +196,52 @@ def _eta(settings, group, norm):
 
 
 @triton.jit
+def _mixed(x):
+    """A hash of 32 bits, each of which depends on all of x's (lowbias32 of Chris Wellons' hash prospector)."""
+    x ^= x >> 16
+    x *= 0x7FEB352D
+    x ^= x >> 15
+    x *= 0x846CA68B
+    x ^= x >> 16
+    return x
+
+
+@triton.jit
+def _noise(at, seed):
+    """16 random bits for each element."""
+    high = (at >> 32).to(tl.uint32)
+    return _mixed(at.to(tl.uint32) ^ _mixed(seed + high)) & 0xFFFF
+
+
+@triton.jit
+def _rounded(values, noise):
+    """Values with bfloat16's bits, after noise was added below the last that stays."""
+    bits = values.to(tl.uint32, bitcast=True)
+    finite = (bits & 0x7F800000) != 0x7F800000
+    return tl.where(finite, ((bits + noise) & 0xFFFF0000).to(tl.float32, bitcast=True), values)
+
+
+@triton.jit
+def _narrowed(values, pointer):
+    """Values as they will be read back from where `pointer` points to."""
+    if pointer.dtype.element_ty == tl.bfloat16:
+        # To the nearest, ties to even: as a GPU does by itself, but not Triton's interpreter, which cuts bits off.
+        values = _rounded(values, 0x7FFF + ((values.to(tl.uint32, bitcast=True) >> 16) & 1))
+    return values.to(pointer.dtype.element_ty).to(tl.float32)
+
+
+@triton.jit
+def _store(pointer, at, size, values, MASKED: tl.constexpr):
+    if MASKED:
+        tl.store(pointer + at, values.to(pointer.dtype.element_ty), mask=at < size)
+    else:
+        tl.store(pointer + at, values.to(pointer.dtype.element_ty))
+
+
+@triton.jit
 def _update_block(
-    p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep,
-    DECAY: tl.constexpr, MASKED: tl.constexpr,
+    p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, seed,
+    DECAY: tl.constexpr, STOCHASTIC: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     ps = _load(p, at, size, MASKED)
     gs = _load(g, at, size, MASKED) * multiplier
@@ -199,45 +249,54 @@ def _update_block(
         gs += coupled * ps
     zs = _load(z, at, size, MASKED)
     w = (ps + old_offset * zs) * keep  # w_t = ŵ_t + c_{t−1} z_{t−1}
-    zs = tl.where(weight == 1.0, gs, zs + weight * (gs - zs))  # line 10
-    ps = w - rate * zs  # lines 8 and 9
-    if MASKED:
-        tl.store(z + at, zs.to(z.dtype.element_ty), mask=at < size)
-        tl.store(p + at, ps.to(p.dtype.element_ty), mask=at < size)
-    else:
-        tl.store(z + at, zs.to(z.dtype.element_ty))
-        tl.store(p + at, ps.to(p.dtype.element_ty))
+    zs = _narrowed(tl.where(weight == 1.0, gs, zs + weight * (gs - zs)), z)  # line 10
+    ps = w - rate * zs  # lines 8 and 9, with the z that will undo them
+    ps = _rounded(ps, _noise(at, seed)) if STOCHASTIC else _narrowed(ps, p)
+    _store(z, at, size, zs, MASKED)
+    _store(p, at, size, ps, MASKED)
 
 
 @triton.jit
 def update(
     table, gradients, settings, worker_rows, first_worker, scale, found_inf, coefficients,
     p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr,
-    HAS_SCALE: tl.constexpr, HAS_FOUND_INF: tl.constexpr, DECAY: tl.constexpr, ALIGNED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    HAS_SCALE: tl.constexpr, HAS_FOUND_INF: tl.constexpr, DECAY: tl.constexpr, STOCHASTIC: tl.constexpr,
+    ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """ŵ and z move on, in one pass: 20 bytes a float32 parameter."""
-    moves = True
+    # Backwards, last workers and blocks first: what the norms have read last is still in the cache.
+    worker = first_worker + tl.num_programs(0) - 1 - tl.program_id(0)
+    row = tl.load(worker_rows + worker).to(tl.int64)
+    gradient = tl.load(gradients + row)
+    moves = gradient != 0
     if HAS_FOUND_INF:
-        moves = tl.load(found_inf) == 0.0
+        moves = moves & (tl.load(found_inf) == 0.0)
     if moves:
-        worker = first_worker + tl.program_id(0)
-        row = tl.load(worker_rows + worker).to(tl.int64)
         group = tl.load(table + row * COLUMNS + GROUP)
         size = tl.load(table + row * COLUMNS + SIZE)
-        p, g, z = _pointers(table, gradients, row, p_type, g_type, z_type, ALIGNED)
+        p, g, z = _pointers(table, row, gradient, p_type, g_type, z_type, ALIGNED)
         old_offset = tl.load(coefficients + row * COEFFICIENTS + OLD_OFFSET)
         weight = tl.load(coefficients + row * COEFFICIENTS + WEIGHT)
         rate = tl.load(coefficients + row * COEFFICIENTS + RATE)
         keep = tl.load(coefficients + row * COEFFICIENTS + KEEP)
         multiplier = _multiplier(settings, group, scale, HAS_SCALE)
         coupled = tl.load(settings + group * SETTINGS + COUPLED).to(tl.float32)
+        seed = tl.load(table + row * COLUMNS + SALT).to(tl.uint32)
+        if STOCHASTIC:
+            step = tl.load(tl.load(table + row * COLUMNS + STEP).to(tl.pointer_type(tl.float32)))
+            seed = _mixed(seed ^ _mixed(step.to(tl.uint32)))
         stride = tl.load(table + row * COLUMNS + WORKERS) * BLOCK
-        start = (worker - tl.load(table + row * COLUMNS + FIRST_WORKER)) * BLOCK
-        while start + BLOCK <= size:
+        first = (worker - tl.load(table + row * COLUMNS + FIRST_WORKER)) * BLOCK
+        start = first + (size - 1 - first) // stride * stride
+        if start + BLOCK > size:
             at = start + tl.arange(0, BLOCK)
-            _update_block(p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, DECAY, False)
-            start += stride
-        if start < size:
+            _update_block(
+                p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, seed, DECAY, STOCHASTIC, True
+            )
+            start -= stride
+        while start >= first:
             at = start + tl.arange(0, BLOCK)
-            _update_block(p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, DECAY, True)
+            _update_block(
+                p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, seed, DECAY, STOCHASTIC, False
+            )
+            start -= stride

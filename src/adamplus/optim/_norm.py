@@ -8,6 +8,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.linalg import vector_norm
 
+from ._native import Table, in_memory_order, ready, takes
+
 if TYPE_CHECKING:
     from ._algorithm import Batch
 
@@ -20,11 +22,7 @@ SAFE = (1e-10, 1e18)
 
 def scope_norms(batches: Sequence["Batch"], process_group: Any = None) -> list[Tensor]:
     """For each batch the norm that divides its step: a scalar, or under `norm_scope="tensor"` one a tensor."""
-    tensor_norms: list[list[Tensor]] = []
-    for batch in batches:
-        by_index = {i: n for part in batch.parts for i, n in zip(part.index, part.norms, strict=True)}
-        tensor_norms.append([by_index[i] for i in range(len(by_index))])
-
+    tensor_norms = [_in_order(batch) for batch in batches]
     homes = [batch.group["record"] for batch in batches]
     scopes = [batch.group["norm_scope"] for batch in batches]
     everything = combine([n for scope, ns in zip(scopes, tensor_norms, strict=True) if scope == "global" for n in ns])
@@ -33,7 +31,7 @@ def scope_norms(batches: Sequence["Batch"], process_group: Any = None) -> list[T
         dist.all_reduce(square, group=process_group)
         everything = square.sqrt()
     return [
-        everything.to(home) if scope == "global" else combine(ns).to(home) if scope == "group" else _stack(ns, home)
+        everything.to(home) if scope == "global" else combine(ns).to(home) if scope == "group" else _join(ns, home)
         for scope, ns, home in zip(scopes, tensor_norms, homes, strict=True)
     ]
 
@@ -41,21 +39,25 @@ def scope_norms(batches: Sequence["Batch"], process_group: Any = None) -> list[T
 def combine(norms: list[Tensor]) -> Tensor:
     """The norm of the vector that parts with these norms make up: on each device first, then together."""
     by_device: dict[torch.device, list[Tensor]] = {}
-    for norm in norms:
-        by_device.setdefault(norm.device, []).append(norm)
-    totals = [vector_norm(torch.stack(ns)) for ns in by_device.values()]
+    for some in norms:
+        by_device.setdefault(some.device, []).append(some)
+    totals = [vector_norm(torch.cat(ns)) for ns in by_device.values()]
     if not totals:
         return torch.zeros((), dtype=torch.float64)
-    return totals[0] if len(totals) == 1 else vector_norm(_stack(totals, totals[0]))
+    return totals[0] if len(totals) == 1 else vector_norm(torch.stack([total.to(totals[0]) for total in totals]))
 
 
 def tensor_norm(z: Tensor) -> Tensor:
     """‖z‖ in the widest precision that z's device has: to about 1e-7 for any size, dtype and magnitude."""
+    if ready() and takes(z, z, z):
+        return Table([z], None, [z]).norms()[0]
     if hasattr(z, "full_tensor"):  # a DTensor knows which of its shards are replicas
         return cast("Any", vector_norm(z, dtype=scalar_dtype(z.device))).full_tensor()
-    if z.numel() <= ROW or not z.is_cpu or torch.compiler.is_compiling():
-        return vector_norm(z, dtype=scalar_dtype(z.device))
-    z = _flat(z)
+    if not z.is_cpu:  # where vector_norm would make a float64 copy of z first
+        return torch._foreach_norm([z], 2, dtype=scalar_dtype(z.device))[0]
+    if z.numel() <= ROW or torch.compiler.is_compiling():
+        return vector_norm(z, dtype=torch.float64)
+    z = in_memory_order(z).reshape(-1)  # no copy, unless z has gaps
     rest = z.numel() % ROW
     rows, tail = z.narrow(0, 0, z.numel() - rest).view(-1, ROW), z.narrow(0, z.numel() - rest, rest)
     norm = vector_norm(vector_norm(rows, dim=1, dtype=torch.promote_types(z.dtype, torch.float32)), dtype=torch.float64)
@@ -69,11 +71,13 @@ def scalar_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def _flat(z: Tensor) -> Tensor:
-    """Z as one row in the order that it has in memory: no copy for contiguous, channels-last and transposed tensors."""
-    order = sorted(range(z.ndim), key=lambda d: (-z.stride(d), d))
-    return z.permute(order).reshape(-1)
+def _in_order(batch: "Batch") -> list[Tensor]:
+    """The norms of a batch's tensors, as vectors: one, or as many as there are tensors to be put in their order."""
+    if len(batch.parts) == 1:
+        return [batch.parts[0].norms]
+    by_index = {i: n for part in batch.parts for i, n in zip(part.index, part.norms.split(1), strict=True)}
+    return [by_index[i] for i in range(len(by_index))]
 
 
-def _stack(scalars: list[Tensor], like: Tensor) -> Tensor:
-    return torch.stack([s.to(like) for s in scalars])
+def _join(norms: list[Tensor], like: Tensor) -> Tensor:
+    return torch.cat([n.to(like) for n in norms])

@@ -1,18 +1,20 @@
 """`AdamPlus`, the torch.optim.Optimizer: settings, state and checkpoints around the algorithm."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, cast, overload
 
 import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
-from torch.optim.optimizer import ParamsT
+from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT, _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from . import _settings
 from ._algorithm import Batch, Part, adam_plus
-from ._execution import choose, fused_plan, refuse_fused
+from ._execution import call_fused, choose, fused_plan, refuse_fused
 from ._modes import TwoPoints, real, unreal
-from ._state import EXECUTION, new_record, new_state, refuse_foreign, restore_state
+from ._rounding import seeds
+from ._state import EXECUTION, new_record, new_states, refuse_foreign, restore_state, separate, suit
 
 
 class Stats(NamedTuple):
@@ -58,6 +60,8 @@ class AdamPlus(TwoPoints):
         norm_scope: ‖z‖ over all "global" groups together (the paper), over each "group", or over each "tensor".
         process_group: the ranks whose parameters make up one vector, where each rank's optimizer has a share of it.
         state_dtype: z's dtype; by itself the parameter's, float32 for 16-bit ones.
+        stochastic_rounding: round bfloat16 parameters up or down at random, as often as they are near, so that steps
+            smaller than their rounding are not lost; the same step rounds in the same way whenever it is taken.
 
     Example:
         >>> model = torch.nn.Linear(3, 1)
@@ -95,6 +99,7 @@ class AdamPlus(TwoPoints):
         norm_scope: _settings.NormScope = "global",
         process_group: ProcessGroup | None = None,
         state_dtype: torch.dtype | None = None,
+        stochastic_rounding: bool = False,
     ) -> None:
         defaults: dict[str, Any] = {
             "lr": lr,
@@ -111,6 +116,7 @@ class AdamPlus(TwoPoints):
             "differentiable": differentiable,
             "norm_scope": norm_scope,
             "state_dtype": state_dtype,
+            "stochastic_rounding": stochastic_rounding,
         }
         _settings.check(defaults)
         self.process_group: ProcessGroup | None = process_group
@@ -137,7 +143,7 @@ class AdamPlus(TwoPoints):
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         try:
-            refuse_fused(self.param_groups)
+            refuse_fused(self.param_groups, self.state)
         except RuntimeError:
             self.param_groups.pop()
             raise
@@ -159,6 +165,13 @@ class AdamPlus(TwoPoints):
         Returns:
             The closure's loss, if there is a closure.
         """
+        # Where hooks or profilers look on, torch's own way of telling them; where nobody does, its time is saved.
+        # (What overrides step() and calls this one has been wrapped by torch already.)
+        if type(self).step is AdamPlus.step and (torch.compiler.is_compiling() or _observed(self)):
+            return _observed_step(self) if closure is None else _observed_step(self, closure)
+        return self._take(closure)
+
+    def _take(self, closure: Callable[[], float] | None = None) -> float | None:
         self._refuse_eval_mode()
         loss = None
         if closure is not None:
@@ -170,47 +183,54 @@ class AdamPlus(TwoPoints):
         return loss
 
     def _step(self) -> None:
-        plan = None if torch.compiler.is_compiling() else self._plan
-        if plan is not None and plan.fits(self.param_groups, self.state):
-            self._run_plan()
+        compiling = torch.compiler.is_compiling()
+        if not compiling and self._plan is not None and self._run_plan():
             return
         self._refuse_what_cannot_be_stepped()
-        run = choose(self.param_groups, self.defaults["differentiable"])
-        if run is None:
-            for group in self.param_groups:
-                self._init_group(group, [], [], [], [], [])
-            self._plan = fused_plan(self.param_groups, self.state)
-            self._run_plan()
-            return
-        if getattr(self, "found_inf", None) is not None:
-            raise RuntimeError(
-                "GradScaler leaves unscaling to fused kernels, and this step is compiled: leave fused=None"
-            )
-        self._plan = None
-        batches: list[Batch] = []
+        run = choose(self.param_groups, self.state, self.defaults["differentiable"], self.process_group)
+        rows: list[list[list[Tensor]]] = []
         for group in self.param_groups:
-            params: list[Tensor] = []
-            grads: list[Tensor] = []
-            zs: list[Tensor] = []
-            offsets: list[Tensor] = []
-            steps: list[Tensor] = []
-            self._init_group(group, params, grads, zs, offsets, steps)
+            params, grads, zs, offsets, steps = [], [], [], [], []
+            self._init_group(group, params, grads, zs, offsets, steps, compiling)
+            rows.append([params, grads, zs, offsets, steps])
+        if run is None and compiling:
+            call_fused(self.param_groups, rows, *self._amp())
+        elif run is None:
+            self._plan = fused_plan(self.param_groups, self.state)
+            if not self._run_plan():
+                raise RuntimeError("a gradient is not as its parameter: give it the same shape and device")
+        else:
+            # torch 2.11 cannot compile what writes an attribute. (Dynamo traces without running.)
+            if not compiling:  # pragma: no branch
+                self._plan = None
+            self._run(run, rows)
+
+    def _run(self, run: Any, rows: list[list[list[Tensor]]]) -> None:
+        if self._amp()[1] is not None:
+            raise RuntimeError("GradScaler leaves unscaling to fused kernels, and this step has none: leave fused=None")
+        batches: list[Batch] = []
+        for i, (group, (params, grads, zs, offsets, steps)) in enumerate(zip(self.param_groups, rows, strict=True)):
             if params or group["norm_scope"] == "global":  # without gradients, it still has the norm of the others
-                w_hats = [real(p) for p in params]
-                part = Part(
-                    w_hats, [real(g) for g in grads], [real(z) for z in zs], offsets, steps, list(range(len(zs)))
-                )
+                w_hat, g, z = ([real(t) for t in tensors] for tensors in (params, grads, zs))
+                part = Part(w_hat, g, z, offsets, steps, list(range(len(zs))), run)
+                if group["stochastic_rounding"]:
+                    part.seeds = seeds(i, [j for j, p in enumerate(group["params"]) if p.grad is not None], steps)
                 batches.append(Batch(group, run.split(part)))
         if any(batch.parts for batch in batches) or self.process_group is not None:
-            adam_plus(batches, run, self.process_group)
+            adam_plus(batches, self.process_group)
         if self.defaults["differentiable"]:
             self._keep_history(batches)
 
-    def _run_plan(self) -> None:
-        amp = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)  # GradScaler's, around its step
-        self._plan.run(self.param_groups, *amp, self.process_group)
-        if _capturing():  # pragma: no cover - CUDA, which CI has not
-            vars(self).setdefault("_captured", []).append(self._plan)  # its tables must outlive the graph
+    def _amp(self) -> tuple[Tensor | None, Tensor | None]:
+        """What GradScaler hands over around its step, to an optimizer that unscales by itself."""
+        return getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+
+    def _run_plan(self) -> bool:
+        plan = self._plan
+        if _capturing():
+            plan = plan.twin()
+            vars(self).setdefault("_captured", []).append(plan)  # its tables must outlive the graph
+        return plan.step(self.param_groups, self.state, *self._amp(), self.process_group)
 
     def _init_group(
         self,
@@ -220,14 +240,20 @@ class AdamPlus(TwoPoints):
         zs: list[Tensor],
         offsets: list[Tensor],
         steps: list[Tensor],
+        compiling: bool,
     ) -> None:
         """Gather what has a gradient, with its state; torch.compile runs this by its name, outside of the graph."""
+        new = [p for p in group["params"] if p.grad is not None and not self.state.get(p)]
+        for p, state in zip(new, new_states(new, group), strict=True):
+            self.state[p] = state
         for p in group["params"]:
             if p.grad is None:
                 continue
             state = self.state[p]
-            if not state:
-                state.update(new_state(p, group))
+            if group["fused"]:
+                suit(p, state)
+            if compiling and separate(state):
+                self._plan = None
             params.append(p)
             grads.append(p.grad)
             zs.append(state["z"])
@@ -324,5 +350,19 @@ class AdamPlus(TwoPoints):
         return {**super().__getstate__(), "process_group": self.process_group}
 
 
+def _observed(optimizer: Optimizer) -> bool:
+    return bool(
+        optimizer._optimizer_step_pre_hooks
+        or optimizer._optimizer_step_post_hooks
+        or _global_optimizer_pre_hooks
+        or _global_optimizer_post_hooks
+        or torch.autograd._profiler_enabled()
+    )
+
+
+_observed_step: Any = Optimizer.profile_hook_step(AdamPlus._take)
+cast("Any", AdamPlus.step).hooked = True  # or torch would make every step an observed one
+
+
 def _capturing() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()

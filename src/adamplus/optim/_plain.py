@@ -7,6 +7,9 @@ from torch import Tensor
 
 from ._algorithm import Part
 from ._norm import tensor_norm
+from ._rounding import another, store
+
+Seeds = list[Tensor] | None
 
 # Mixed dtypes are computed in pieces of this many elements, so that no temporary is as large as a parameter.
 PIECE = 1 << 16
@@ -29,26 +32,34 @@ def gradients(
     return gs
 
 
-def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int) -> list[Tensor]:
-    """X ± scale · y, in place; 16-bit tensors are computed in float32 and rounded once."""
-    for x, y, scale in zip(xs, ys, scales, strict=True):
+def add_scaled(
+    xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int, seeds: Seeds = None
+) -> list[Tensor]:
+    """X ± scale · y, in place; 16-bit tensors are computed in float32 and rounded once, at random with a seed."""
+    for x, y, scale, seed in zip(xs, ys, scales, seeds or [None] * len(xs), strict=True):
         if (dtype := wide(x, y)) == x.dtype == y.dtype:
             x.addcmul_(y, scale, value=sign)
         else:
+            first = 0
             for x_piece, y_piece in _pieces(x, y):
-                x_piece.copy_(x_piece.to(dtype).addcmul(y_piece.to(dtype), scale.to(dtype), value=sign))
+                value = x_piece.to(dtype).addcmul(y_piece.to(dtype), scale.to(dtype), value=sign)
+                store(x_piece, value, seed if sign < 0 else another(seed), first)
+                first += x_piece.numel()
     return xs
 
 
-def scale(xs: list[Tensor], factor: float | Tensor) -> list[Tensor]:
+def scale(xs: list[Tensor], factor: float | Tensor, seeds: Seeds = None) -> list[Tensor]:
     """Factor · x, in place; the factor is never rounded to 16 bits."""
-    for x in xs:
+    for x, seed in zip(xs, seeds or [None] * len(xs), strict=True):
         dtype = wide(x)
         by = factor.to(x.device, dtype) if isinstance(factor, Tensor) else factor
         if dtype == x.dtype:
             x.mul_(by)
         else:
-            x.copy_(x.to(dtype) * by)
+            first, seed = 0, another(another(seed))
+            for piece, _ in _pieces(x, x):
+                store(piece, piece.to(dtype) * by, seed, first)
+                first += piece.numel()
     return xs
 
 
@@ -71,9 +82,9 @@ def assign(xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
     return xs
 
 
-def norms(zs: list[Tensor]) -> list[Tensor]:
+def norms(zs: list[Tensor]) -> Tensor:
     """‖z‖ of each tensor."""
-    return [tensor_norm(z) for z in zs]
+    return torch.stack([tensor_norm(z) for z in zs])
 
 
 def count(steps: list[Tensor]) -> None:

@@ -50,12 +50,21 @@ def check_number(name: str, value: float) -> None:
 
 def check_execution(settings: dict[str, Any]) -> None:
     """Raise what is wrong with how the step is to be executed."""
+    for name in ("foreach", "fused", "capturable", "differentiable", "stochastic_rounding"):
+        if settings[name] not in ((True, False, None) if name in ("foreach", "fused") else (True, False)):
+            raise TypeError(
+                f"{name} must be True{' or None' * (name in ('foreach', 'fused'))} or False, got {settings[name]!r}"
+            )
     if settings["fused"] and settings["foreach"]:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together: leave one of them None")
     if settings["fused"] and settings["differentiable"]:
         raise RuntimeError("`fused` does not support `differentiable`: leave fused=None")
     if settings["foreach"] and settings["differentiable"]:
         raise RuntimeError("foreach=True and differentiable=True exclude each other: leave foreach=None")
+    if settings["stochastic_rounding"] and settings["differentiable"]:
+        raise RuntimeError(
+            "stochastic_rounding=True and differentiable=True exclude each other: noise has no derivative"
+        )
     if settings["capturable"] and settings["differentiable"]:
         raise RuntimeError("capturable=True and differentiable=True exclude each other: a graph has no autograd")
 

@@ -1,4 +1,4 @@
-"""What is kept: for a parameter z, offset and step, for a group the record of its norms; new, and from a checkpoint."""
+"""What an optimizer keeps: z, offset and step of each parameter, and the record of each group's norms."""
 
 from typing import Any
 
@@ -14,17 +14,59 @@ EXECUTION = ("foreach", "fused", "capturable", "differentiable")
 INSTEAD = "Load it into the optimizer that wrote it, and start Adam⁺ from the model alone"
 
 
-def new_state(p: Tensor, group: dict[str, Any]) -> dict[str, Tensor]:
-    """The state of a parameter before its first step."""
+def new_states(params: list[Tensor], group: dict[str, Any]) -> list[dict[str, Tensor]]:
+    """The states of parameters before their first step."""
+    zero = torch.zeros(())
+    offsets = together([zero] * len(params), [(p.device, _offset_dtype(p)) for p in params])
+    steps = together([zero] * len(params), [(_step_device(p, group), torch.float32) for p in params])
+    zs = [_new_z(p, group) for p in params]
+    return [{"z": z, "offset": c, "step": t} for z, c, t in zip(zs, offsets, steps, strict=True)]
+
+
+def _new_z(p: Tensor, group: dict[str, Any]) -> Tensor:
     own = p.dtype.to_real()
     dtype = group["state_dtype"] or (torch.float32 if own.itemsize == 2 else own)
     if p.is_complex() and dtype.itemsize == 2:
         raise TypeError(f"state_dtype={dtype} for a {p.dtype} parameter: complex z is float32 or float64")
-    return {
-        "z": torch.zeros_like(p, dtype=dtype.to_complex() if p.is_complex() else dtype),
-        "offset": torch.zeros((), dtype=_offset_dtype(p), device=p.device),
-        "step": torch.zeros((), dtype=torch.float32, device=_step_device(p, group)),
-    }
+    return torch.zeros_like(p, dtype=dtype.to_complex() if p.is_complex() else dtype)
+
+
+def together(scalars: list[Tensor], homes: list[tuple[torch.device, torch.dtype]]) -> list[Tensor]:
+    """Copies of scalars with these devices and dtypes; on an accelerator in one piece: each alone takes 512 bytes."""
+    if len({(s.device, s.dtype) for s in scalars}) == len(set(homes)) == 1 and homes[0][0].type != "cpu":
+        return list(torch.stack(scalars).to(*homes[0]).unbind())
+    return [s.to(*home, copy=True) for s, home in zip(scalars, homes, strict=True)]
+
+
+def separate(state: dict[str, Tensor]) -> bool:
+    """Give the scalars memory of their own again, and say whether they had none.
+
+    Inductor steps copies of tensors that share memory, and loses some of what is written to them (torch 2.11, CUDA).
+    """
+    shared = [name for name in ("offset", "step") if state[name].untyped_storage().nbytes() > state[name].itemsize]
+    for name in shared:
+        state[name] = state[name].clone()
+    return bool(shared)
+
+
+def suit(p: Tensor, state: dict[str, Tensor]) -> None:
+    """Bring a parameter's state to its device and into its layout, as fused kernels need it."""
+    if state["z"].shape != p.shape:
+        raise RuntimeError(
+            f"a parameter has shape {tuple(p.shape)}, and its z {tuple(state['z'].shape)}: it was given other data "
+            "since its last step. Delete its state (optimizer.state.pop(p)), and it starts anew"
+        )
+    for name, value in state.items():
+        if value.device != p.device:
+            state[name] = value.to(p.device)  # pragma: no cover - of another device, which CI has not
+    if not same_layout(state["z"], p):
+        state["z"] = torch.empty_like(p, dtype=state["z"].dtype).copy_(state["z"])
+
+
+def same_layout(a: Tensor, b: Tensor) -> bool:
+    """Whether tensors of one shape have their elements in the same order in memory."""
+    strides = zip(a.shape, a.stride(), b.stride(), strict=True)
+    return a.stride() == b.stride() or all(i == j for size, i, j in strides if size > 1)
 
 
 def new_record(group: dict[str, Any]) -> Tensor:
@@ -37,13 +79,13 @@ def restore_state(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     """Take the state as it was saved: torch has cast it to the parameters' dtype, or shares it with `saved`."""
     ids = [i for group in saved["param_groups"] for i in group["params"]]
     places = [(p, group) for group in optimizer.param_groups for p in group["params"]]
-    for i, (p, group) in zip(ids, places, strict=True):
-        if state := saved["state"].get(i):
-            optimizer.state[p] = {
-                "z": state["z"].to(p.device, copy=True),
-                "offset": state["offset"].to(p.device, _offset_dtype(p), copy=True),
-                "step": state["step"].to(_step_device(p, group), torch.float32, copy=True),
-            }
+    loaded = [(p, group, state) for i, (p, group) in zip(ids, places, strict=True) if (state := saved["state"].get(i))]
+    offset_homes = [(p.device, _offset_dtype(p)) for p, _, _ in loaded]
+    step_homes = [(_step_device(p, group), torch.float32) for p, group, _ in loaded]
+    offsets = together([state["offset"] for _, _, state in loaded], offset_homes)
+    steps = together([state["step"] for _, _, state in loaded], step_homes)
+    for (p, _, state), offset, step in zip(loaded, offsets, steps, strict=True):
+        optimizer.state[p] = {"z": state["z"].to(p.device, copy=True), "offset": offset, "step": step}
     for group in optimizer.param_groups:
         for name, value in optimizer.defaults.items():
             group.setdefault(name, value)
