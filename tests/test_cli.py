@@ -1,0 +1,164 @@
+"""The command line: what commands write and print, and what they say to bad input."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from adamplus.cli import app
+from adamplus.lab.bench import _copy, _run, _shapes
+from adamplus.lab.bench._contestants import CONTESTANTS
+from adamplus.lab.bench._table import COLUMNS
+
+
+@pytest.fixture(autouse=True)
+def _small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_copy.LARGE, "cpu", 1 << 20)
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of a matrix and two vectors, which takes no time to step."""
+    monkeypatch.setitem(_shapes.MODELS, "tiny", lambda: [(8, 16), (8,), (64,)])
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refused(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "400", "TERM": "dumb"})
+    assert result.exit_code == 2, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.mark.usefixtures("tiny")
+def test_bench_step_measures_every_optimizer_and_writes_every_column(tmp_path: Path):
+    file = tmp_path / "step.json"
+    printed = run("bench", "step", "--model", "tiny", "--device", "cpu", "--rounds", 3, "--json", file)
+    report: dict[str, Any] = json.loads(file.read_text())
+    assert report["certificate"]["command"] == (
+        "adamplus bench step --model tiny --dtype float32 --device cpu --rounds 3"  # and no path of the file
+    )
+    assert {"hardware", "date", "python", "torch", "adamplus", "threads"} <= set(report["certificate"])
+    assert report["copy_gb_per_s"] > 0
+    (model,) = report["models"]
+    assert (model["model"], model["tensors"], model["parameters"]) == ("tiny", 3, 200)
+    # 28 bytes a parameter at the speed of the copy
+    assert model["floor_ms"] == pytest.approx(1e3 * 28 * 200 / (report["copy_gb_per_s"] * 1e9))
+    rows = {row["optimizer"]: row for row in model["rows"]}
+    assert set(rows) | set(model["absent"]) == {contestant.label for contestant in CONTESTANTS.values()}
+    for name, row in rows.items():
+        assert row["eager_quartiles_ms"][0] <= row["eager_ms"] <= row["eager_quartiles_ms"][1]
+        assert row["over_floor"] == pytest.approx(row["eager_ms"] / model["floor_ms"])
+        assert row["eager_over_adam"] == pytest.approx(row["eager_ms"] / rows["Adam fused"]["eager_ms"])
+        assert (row["captured_ms"], row["captured_over_adam"]) == (None, None)
+        assert row["not_captured"]
+        assert name in printed
+    assert rows["momentum SGD fused"]["moved_bytes"] == 20 * 200
+    assert rows["Muon + AdamW fused"]["gb_per_s"] is None
+    for column in COLUMNS:
+        assert all(word in printed for word in column.replace(",", "").split()), column
+
+
+@pytest.mark.usefixtures("tiny")
+def test_bench_step_takes_16_bit_parameters_and_a_choice_of_optimizers(tmp_path: Path):
+    file = tmp_path / "step.json"
+    chosen = ("--optimizer", "adamplus-foreach", "--optimizer", "sgd-foreach", "--dtype", "bfloat16")
+    printed = run("bench", "step", "--model", "tiny", "--rounds", 3, "--device", "cpu", *chosen, "--json", file)
+    rows = json.loads(file.read_text())["models"][0]["rows"]
+    assert [row["optimizer"] for row in rows] == ["Adam⁺ foreach", "momentum SGD foreach"]
+    assert [row["moved_bytes"] for row in rows] == [20 * 200, 10 * 200]  # z is float32, SGD's buffer is not
+    assert [row["eager_over_adam"] for row in rows] == [None, None]
+    assert "AdamW" not in printed
+
+
+@pytest.mark.usefixtures("tiny")
+def test_bench_show_prints_the_same_table_from_the_file(tmp_path: Path):
+    file = tmp_path / "step.json"
+    chosen = ("--optimizer", "adamplus-foreach", "--optimizer", "adam-fused", "--optimizer", "schedulefree")
+    printed = run("bench", "step", "--model", "tiny", "--rounds", 3, "--device", "cpu", *chosen, "--json", file)
+    assert run("bench", "show", file).strip() == printed.strip()
+    assert run("bench", "show", file, "--markdown").startswith("| model | optimizer |")
+
+
+def test_bench_scale_draws_and_writes(tmp_path: Path):
+    png, numbers, svg = tmp_path / "scale.png", tmp_path / "scale.json", tmp_path / "again.svg"
+    few = ("--max-parameters", 1_000_000, "--max-tensors", 30, "--rounds", 3, "--device", "cpu")
+    printed = run("bench", "scale", *few, "--figure", png, "--json", numbers)
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert str(png) in printed.replace("\n", "")
+    models = json.loads(numbers.read_text())["models"]
+    assert [(m["model"], m["tensors"]) for m in models[1:]] == [("equal tensors", 10), ("equal tensors", 30)]
+    assert models[0]["parameters"] == pytest.approx(1e6, rel=0.05)
+    assert [row["optimizer"] for row in models[0]["rows"]] == ["Adam⁺ foreach", "Adam fused", "momentum SGD fused"]
+    run("bench", "show", numbers, "--figure", svg)
+    assert "<svg" in svg.read_text()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_bad_input_is_told_what_to_do(tmp_path: Path):
+    step = ("bench", "step", "--device", "cpu")
+    assert "there is no model 'alexnet'; there are resnet18, many-small" in refused(*step, "--model", "alexnet")
+    assert "there is no optimizer 'adam'; there are adamplus-fused" in refused(*step, "--optimizer", "adam")
+    assert "there are float32, bfloat16" in refused(*step, "--model", "tiny", "--dtype", "float8")
+    assert "use --rounds 3 or more" in refused(*step, "--model", "tiny", "--rounds", 1)
+    assert "make it first" in refused(*step, "--model", "tiny", "--json", tmp_path / "nowhere" / "step.json")
+    assert "measured on cpu and cuda" in refused("bench", "step", "--device", "abacus")
+    assert "measured on cpu and cuda" in refused("bench", "step", "--device", "meta")
+    assert "lists grow from 1,000,000" in refused("bench", "scale", "--max-parameters", 10)
+    assert ".png, .svg, .pdf" in refused("bench", "scale", "--figure", tmp_path / "scale.doc")
+    nonsense = tmp_path / "nonsense.json"
+    nonsense.write_text('{"kind": "step"}')
+    assert "is no report of `adamplus bench`" in refused("bench", "show", nonsense)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_who_is_stopped_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    compare = _run.compare
+
+    def stopped_at_the_second(name: str, *rest: Any) -> Any:
+        if name == "many-small":
+            raise KeyboardInterrupt
+        return compare(name, *rest)
+
+    monkeypatch.setattr(_run, "compare", stopped_at_the_second)
+    file = tmp_path / "step.json"
+    chosen = ("--model", "tiny", "--model", "many-small", "--optimizer", "adam-fused", "--rounds", "3")
+    assert CliRunner().invoke(app, ["bench", "step", "--device", "cpu", *chosen, "--json", str(file)]).exit_code != 0
+    assert [model["model"] for model in json.loads(file.read_text())["models"]] == ["tiny"]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_step_report_has_no_figure(tmp_path: Path):
+    file = tmp_path / "step.json"
+    run(
+        "bench",
+        "step",
+        "--model",
+        "tiny",
+        "--optimizer",
+        "adam-fused",
+        "--rounds",
+        3,
+        "--device",
+        "cpu",
+        "--json",
+        file,
+    )
+    assert "of `adamplus bench scale`" in refused("bench", "show", file, "--figure", tmp_path / "step.png")
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich", "matplotlib"])
+def test_without_the_lab_the_command_says_what_to_install(missing: str):
+    code = f"import sys; sys.modules[{missing!r}] = None; import adamplus.cli"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'adamplus[lab]'" in done.stderr
+    assert "Traceback" not in done.stderr
