@@ -10,10 +10,13 @@ import pytest
 import torch
 
 import adamplus
+from adamplus.lab.bench._report import load
+from adamplus.lab.bench._table import markdown
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(m.name for m in pkgutil.walk_packages(adamplus.__path__, "adamplus."))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES += sorted((ROOT / "results").rglob("*.md"))
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -55,3 +58,21 @@ def test_links_and_pictures_of_the_repository_are_there(page: Path):
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_figures_of_the_results_page_are_those_that_were_measured():
+    page = (ROOT / "results/step/README.md").read_text()
+    report = load(ROOT / "results/step/h200.json")
+    assert markdown(report).strip() in page
+
+
+def test_figures_of_the_readme_are_those_that_were_measured():
+    page = (ROOT / "README.md").read_text()
+    for model in load(ROOT / "results/step/h200.json").models:
+        rows = {row.optimizer: row for row in model.rows}
+        plus, adam = rows["Adam⁺ fused"], rows["Adam fused"]
+        assert plus.captured_ms is not None
+        assert adam.captured_ms is not None
+        eager = f"| {plus.eager_ms:.3g} | {adam.eager_ms:.3g} | **{plus.eager_over_adam:.2f}** "
+        captured = f"| {plus.captured_ms:.3g} | {adam.captured_ms:.3g} | **{plus.captured_over_adam:.2f}** "
+        assert eager + captured + f"| {plus.captured_ms / model.floor_ms:.2f} |" in page
