@@ -42,11 +42,16 @@ def give_gradients(params: Sequence[nn.Parameter]) -> None:
 
 
 def eager(steps: Mapping[str, Step], params: Sequence[nn.Parameter], rounds: int, tick: Step) -> dict[str, Times]:
-    """Time the steps in turn, so that a noisy machine is noisy to all alike; `tick` after each."""
+    """Time the steps in turn, so that a noisy machine is noisy to all alike; `tick` after each.
+
+    A step that is not timed comes first, or each would find the caches as another had left them.
+    """
     device = params[0].device
     taken: dict[str, list[float]] = {name: [] for name in steps}
     for i in range(WARM_UP + rounds):
         for name, step in steps.items():
+            give_gradients(params)
+            step()
             give_gradients(params)
             synchronize(device)
             start = time.perf_counter()

@@ -1,0 +1,152 @@
+"""What only a GPU can show of fused execution; CI has none.
+
+On a machine with one: `TRITON_INTERPRET=0 python -m pytest tests/gpu`.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from cases import SETTINGS, difference, give, params, values
+from torch import Tensor, nn
+
+from adamplus import AdamPlus
+
+ON_GPU = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
+pytestmark = pytest.mark.skipif(not ON_GPU, reason="a GPU, and TRITON_INTERPRET=0")
+SHAPES = [(300, 200), (1025,), (), (7, 3, 2), (0,), (100_000,)]
+
+
+def made(dtype: torch.dtype = torch.float32) -> list[nn.Parameter]:
+    torch.manual_seed(0)
+    return [nn.Parameter(torch.randn(shape, device="cuda").to(dtype)) for shape in SHAPES]
+
+
+def gradients(seed: int) -> list[Tensor]:
+    generator = torch.Generator("cuda").manual_seed(seed)
+    return [torch.randn(shape, device="cuda", generator=generator) for shape in SHAPES]
+
+
+def captured(optimizer: AdamPlus, step: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.graph(graph):
+        step()
+    return graph
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_fused_is_foreach(setting: str, dtype: torch.dtype):
+    ways: list[dict[str, Any]] = [{"fused": True}, {"foreach": True}]
+    fused, foreach = (AdamPlus(made(dtype), **SETTINGS[setting], **way) for way in ways)
+    for i in range(10):
+        grads = [None if (i + j) % 5 == 0 else g for j, g in enumerate(gradients(i))]
+        for optimizer in (fused, foreach):
+            give(optimizer, grads)
+            optimizer.step()
+    # foreach rounds a 16-bit parameter twice a step, and fused once: half an ulp each
+    assert difference(values(fused), values(foreach)) <= (
+        1e-6 if dtype == torch.float32 else 15 * torch.finfo(dtype).eps
+    )
+    assert fused.stats() == pytest.approx(foreach.stats(), rel=1e-6 if dtype == torch.float32 else 1e-2)
+
+
+def test_graphs_and_eager_steps_do_not_disturb_each_other():
+    lr = torch.tensor(0.1, device="cuda")
+    mixed, steady = AdamPlus(made(), lr=lr, fused=True), AdamPlus(made(), lr=lr.clone(), fused=True)
+    give(mixed, gradients(0))
+    static = [p.grad for p in params(mixed)]
+    graph = captured(mixed, mixed.step)
+    give(steady, gradients(0))
+    steady.step()  # the warm-up; a capture takes no step
+    for i in range(1, 9):
+        if i % 3 == 0:  # eager, with gradients elsewhere and another β, which is a float
+            for optimizer in (mixed, steady):
+                give(optimizer, gradients(i))
+                optimizer.param_groups[0]["beta"] = 0.1 + 0.01 * i
+                optimizer.step()
+                optimizer.param_groups[0]["beta"] = 0.1
+        else:  # a replay, with the gradients, the β and the lr tensor that it was captured with
+            for own, new in zip(static, gradients(i), strict=True):
+                own.copy_(new)  # pyright: ignore[reportOptionalMemberAccess]
+            lr.fill_(0.1 / i)
+            graph.replay()
+            steady.param_groups[0]["lr"].fill_(0.1 / i)
+            give(steady, gradients(i))
+            steady.step()
+    assert difference(values(mixed), values(steady)) == 0
+    assert mixed.stats() == steady.stats()
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_a_compiled_step_is_the_eager_one(mode: str | None):
+    compiled, eager = (AdamPlus(made(), lr=torch.tensor(0.1, device="cuda"), fused=True) for _ in range(2))
+    step = torch.compile(compiled.step, mode=mode, fullgraph=True)
+    for i in range(8):
+        for optimizer, take in ((compiled, step), (eager, eager.step)):
+            give(optimizer, gradients(i))
+            take()
+    assert difference(values(compiled), values(eager)) == 0
+    assert {float(s["step"]) for s in compiled.state.values()} == {8.0}
+
+
+def test_no_step_waits_for_the_device():
+    optimizer = AdamPlus(made(), fused=True)
+    scaler = torch.amp.GradScaler("cuda")
+    for i in range(4):
+        give(optimizer, [scaler.scale(g) for g in gradients(i)])
+        torch.cuda.set_sync_debug_mode("error" if i > 1 else "default")
+        try:
+            optimizer.step() if i % 2 else scaler.step(optimizer)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        if not i % 2:
+            scaler.update()
+    assert optimizer.stats().step == 4
+
+
+def test_an_optimizer_may_be_older_than_its_parameters_move_to_the_gpu():
+    model = nn.Linear(5, 3)
+    optimizer = AdamPlus(model.parameters())
+    model(torch.ones(2, 5)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    model.cuda()
+    model(torch.ones(2, 5, device="cuda")).sum().backward()
+    optimizer.step()
+    assert optimizer._plan is not None
+    assert optimizer.stats().step == 2
+
+
+def test_tensors_of_more_than_2_31_elements():
+    size = 2**31 + 5000
+    if torch.cuda.mem_get_info()[0] < 10 * size:
+        pytest.skip("not enough memory")
+    p: Any = nn.Parameter(torch.zeros(size, device="cuda", dtype=torch.bfloat16))
+    optimizer = AdamPlus([p], lr=1.0, norm_power=0.0, beta=1.0, state_dtype=torch.bfloat16, fused=True)
+    p.grad = torch.zeros_like(p)
+    for at in (0, 2**31 - 1, 2**31, size - 1):
+        p.grad[at] = 1.0
+    optimizer.step()
+    assert optimizer.stats().norm == 2.0
+    assert [float(p[at]) for at in (0, 1, 2**31 - 1, 2**31, 2**31 + 1, size - 1)] == [-1.0, 0.0, -1.0, -1.0, 0.0, -1.0]
+    assert int(p.detach().count_nonzero()) == 4
+
+
+def test_scalars_take_no_half_kilobyte_each():
+    ps = [nn.Parameter(torch.zeros(128, device="cuda")) for _ in range(2000)]
+    for p in ps:
+        p.grad = torch.ones_like(p)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    optimizer = AdamPlus(ps, fused=True)
+    optimizer.step()
+    z = 2000 * 512
+    assert torch.cuda.max_memory_allocated() - before - z <= 2 * 2**20
+    assert len(optimizer.state) == 2000
