@@ -60,10 +60,10 @@ def test_links_and_pictures_of_the_repository_are_there(page: Path):
             assert (page.parent / target).exists(), target
 
 
-def test_figures_of_the_results_page_are_those_that_were_measured():
+@pytest.mark.parametrize("name", ["h200", "cpu"])
+def test_figures_of_the_results_page_are_those_that_were_measured(name: str):
     page = (ROOT / "results/step/README.md").read_text()
-    report = load(ROOT / "results/step/h200.json")
-    assert markdown(report).strip() in page
+    assert markdown(load(ROOT / f"results/step/{name}.json")).strip() in page
 
 
 def test_figures_of_the_readme_are_those_that_were_measured():
