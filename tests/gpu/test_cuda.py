@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from adamplus import AdamPlus
 
 ON_GPU = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
-pytestmark = pytest.mark.skipif(not ON_GPU, reason="a GPU, and TRITON_INTERPRET=0")
+pytestmark = pytest.mark.skipif(not ON_GPU, reason="needs a GPU, and TRITON_INTERPRET=0")
 SHAPES = [(300, 200), (1025,), (), (7, 3, 2), (0,), (100_000,)]
 
 

@@ -352,6 +352,19 @@ def test_a_captured_step_leaves_the_eager_tables_alone(monkeypatch: pytest.Monke
     assert optimizer.stats().step == 4
 
 
+def test_tables_made_in_a_capture_are_used_by_no_eager_step(monkeypatch: pytest.MonkeyPatch, plans: list[_fused.Plan]):
+    optimizer = AdamPlus(made(), fused=True)
+    give(optimizer, [torch.randn(shape) for shape in SHAPES])
+    with monkeypatch.context() as patch:
+        patch.setattr(_optimizer, "_capturing", lambda: True)
+        optimizer.step()
+    assert optimizer._plan is None
+    assert plans[0] in optimizer._captured  # pyright: ignore[reportAttributeAccessIssue]
+    optimizer.step()
+    assert len(plans) == 2
+    assert optimizer.stats().step == 2
+
+
 @pytest.mark.parametrize("scope", ["global", "tensor"])
 def test_a_step_with_inf_changes_nothing_and_scales_are_taken_out(scope: Any):
     scaled, plain = (AdamPlus(ps, fused=True, norm_scope=scope) for ps in (made(), made()))

@@ -86,14 +86,13 @@ def adam_plus(batches: Sequence[Batch], process_group: Any = None) -> None:
             x.z = x.run.average(x.z, g, _weights(x.step, beta, group["capturable"]))
             x.norms = x.run.norms(x.z)
 
-    # Backwards, for what was touched last is still in a CPU's cache.
-    for batch, norm in reversed(list(zip(batches, scope_norms(batches, process_group), strict=True))):
+    for batch, norm in zip(batches, scope_norms(batches, process_group), strict=True):
         group = batch.group
         lr, beta = scalar(group, "lr"), scalar(group, "beta")
         # line 7: η_t = α β^a / max(‖z_t‖^p, ε₀)
         eta = lr * beta ** group["beta_power"] / _denominator(norm, group["norm_power"], group["eps"])
         rate, offset = eta / beta, eta * (1 / beta - 1)
-        for x in reversed(batch.parts):
+        for x in batch.parts:
             # lines 8 and 9: ŵ_{t+1} = (1 − 1/β) w_t + (1/β) (w_t − η_t z_t) = w_t − (η_t/β) z_t
             x.w_hat = x.run.add_scaled(x.w, x.z, _per_tensor(rate, x), -1, x.seeds)
             x.offset = x.run.assign(x.offset, _per_tensor(offset, x))

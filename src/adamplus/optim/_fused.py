@@ -105,14 +105,10 @@ class Plan:
         """Bring the groups' settings to the device, where they have changed."""
         values, tensors = [], []
         for i, group in enumerate(groups):
-            for j, name in enumerate(SETTINGS):
-                value = group[name]
+            for j, value in enumerate(settings(group)):
                 if isinstance(value, Tensor):
                     tensors.append((i, j, value))
-                    value = 0.0
-                values.append(value)
-            decoupled = group["weight_decay"] if group["decoupled_weight_decay"] else 0.0
-            values += [_coupled(group), decoupled, -1.0 if group["maximize"] else 1.0]
+                values.append(0.0 if isinstance(value, Tensor) else value)
         if values != self.values:
             for group in groups:
                 check_floats(group)
@@ -120,6 +116,13 @@ class Plan:
             self.values = values
         for i, j, value in tensors:
             self.tables.settings[i, j].copy_(value.reshape(()), non_blocking=True)
+
+
+def settings(group: dict[str, Any]) -> list[Any]:
+    """A line of the table of settings: numbers, of which lr and β may be tensors."""
+    coupled = _coupled(group)
+    sign = -1.0 if group["maximize"] else 1.0
+    return [*(group[name] for name in SETTINGS), coupled, group["weight_decay"] - coupled, sign]
 
 
 def refusal(groups: Groups, state: State) -> str | None:

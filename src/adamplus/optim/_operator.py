@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ._algorithm import scalar
-from ._fused import SETTINGS
+from ._fused import settings
 from ._gradients import EMPTY, readable
 from ._tables import SCOPES, Facts, Tables, row
 
@@ -26,7 +26,7 @@ def fused_step(
     offsets: list[Tensor],
     steps: list[Tensor],
     records: list[Tensor],
-    settings: Tensor,
+    numbers: Tensor,
     places: list[int],
     facts: list[int],
     scale: Tensor | None,
@@ -38,15 +38,23 @@ def fused_step(
     looks = [(t.dtype, t.shape, t.stride()) for t in (*params, *gradients, *zs)]
     aligned = [t.data_ptr() % 16 for t in gradients]
     key = (*(t.data_ptr() for t in tensors), *looks, *aligned, *places, *facts)
-    tables = _latest.pop(key, None) or _made(params, gradients, zs, offsets, steps, records, places, facts)
-    _latest[key] = tables  # the last one is the latest
-    while len(_latest) > CALLERS:
-        del _latest[next(iter(_latest))]
-    if params[0].is_cuda and torch.cuda.is_current_stream_capturing():  # pragma: no cover - CUDA, which CI has not
-        _captured.append(tables)
-        tables = tables.twin()
-        _captured.append(tables)
-    tables.settings.copy_(settings)
+    tables = _latest.pop(key, None)
+    known = tables is not None
+    if tables is None:
+        columns = zip(params, gradients, zs, offsets, steps, places[::2], places[1::2], strict=True)
+        each = zip(records, facts[::3], facts[1::3], facts[2::3], strict=True)
+        groups = [Facts(record, SCOPES[scope], bool(coupled), bool(noise)) for record, scope, coupled, noise in each]
+        tables = Tables([row(*column) for column in columns], groups, params[0].device)
+    capturing = params[0].is_cuda and torch.cuda.is_current_stream_capturing()
+    # Tables that are made in a capture are empty until it is replayed.
+    if known or not capturing:  # pragma: no branch - CUDA, which CI has not
+        _latest[key] = tables  # the last one is the latest
+        while len(_latest) > CALLERS:
+            del _latest[next(iter(_latest))]
+    if capturing:  # pragma: no cover - CUDA, which CI has not
+        _captured.extend((tables, tables.twin()))
+        tables = _captured[-1]
+    tables.settings.copy_(numbers)
     for number, (begin, end) in enumerate(tables.stages):
         tables.aim(begin, [gradients[i].data_ptr() or EMPTY for i in tables.order[begin:end]])
         tables.norms(number, scale)
@@ -57,40 +65,17 @@ def _laid_out(g: Tensor, p: Tensor) -> Tensor:
     return g if readable(g, p) else torch.empty_like(p, dtype=g.dtype).copy_(g)
 
 
-def _made(
-    params: list[Tensor],
-    gradients: list[Tensor],
-    zs: list[Tensor],
-    offsets: list[Tensor],
-    steps: list[Tensor],
-    records: list[Tensor],
-    places: list[int],
-    facts: list[int],
-) -> Tables:
-    columns = zip(params, gradients, zs, offsets, steps, places[::2], places[1::2], strict=True)
-    each = zip(records, facts[::3], facts[1::3], facts[2::3], strict=True)
-    groups = [Facts(record, SCOPES[scope], bool(coupled), bool(noise)) for record, scope, coupled, noise in each]
-    return Tables([row(*column) for column in columns], groups, params[0].device)
-
-
 def call(groups: Groups, rows: list[list[list[Tensor]]], scale: Tensor | None, found_inf: Tensor | None) -> None:
     """Call the operator for groups whose parameters, gradients, zs, offsets and steps are in `rows`."""
     places: list[int] = []
     facts: list[int] = []
-    settings: list[Tensor] = []
+    values: list[Tensor] = []
     for i, group in enumerate(groups):
-        record, decay, decoupled = group["record"], group["weight_decay"], group["decoupled_weight_decay"]
-        coupled = 0.0 if decoupled else decay
-        constants = [
-            *(group[name] for name in SETTINGS[2:]),
-            coupled,
-            decay - coupled,
-            -1.0 if group["maximize"] else 1.0,
-        ]
-        settings += [torch.as_tensor(scalar(group, name)) for name in SETTINGS[:2]]
-        settings += [torch.full((), value, dtype=record.dtype, device=record.device) for value in constants]
+        record, numbers = group["record"], settings(group)
+        values += [torch.as_tensor(scalar(group, name)) for name in ("lr", "beta")]
+        values += [torch.full((), number, dtype=record.dtype, device=record.device) for number in numbers[2:]]
         places += [x for j, p in enumerate(group["params"]) if p.grad is not None for x in (i, j)]
-        facts += [SCOPES.index(group["norm_scope"]), int(coupled != 0), int(group["stochastic_rounding"])]
+        facts += [SCOPES.index(group["norm_scope"]), int(numbers[5] != 0), int(group["stochastic_rounding"])]
     columns = [[tensor for own in rows for tensor in own[k]] for k in range(5)]
     records = [group["record"] for group in groups]
-    fused_step(*columns, records, torch.stack(settings).view(len(groups), -1), places, facts, scale, found_inf)
+    fused_step(*columns, records, torch.stack(values).view(len(groups), -1), places, facts, scale, found_inf)

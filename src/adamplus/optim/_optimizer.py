@@ -199,6 +199,9 @@ class AdamPlus(TwoPoints):
             self._plan = fused_plan(self.param_groups, self.state)
             if not self._run_plan():
                 raise RuntimeError("a gradient is not as its parameter: give it the same shape and device")
+            if _capturing():  # its tables are empty until the graph is replayed, so no eager step may use them
+                vars(self)["_captured"].append(self._plan)
+                self._plan = None
         else:
             # torch 2.11 cannot compile what writes an attribute. (Dynamo traces without running.)
             if not compiling:  # pragma: no branch
