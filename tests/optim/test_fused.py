@@ -333,7 +333,7 @@ def test_a_captured_step_leaves_the_eager_tables_alone(monkeypatch: pytest.Monke
     """Replays must find their own gradients and settings, and eager steps theirs."""
     optimizer = stepped()
     eager = optimizer._plan
-    at, values_before = list(eager.tables.at), list(eager.values)
+    at, numbers = list(eager.tables.at), list(eager.numbers)
     give(optimizer, [torch.randn(shape) for shape in SHAPES])
     with monkeypatch.context() as patch:
         patch.setattr(_optimizer, "_capturing", lambda: True)
@@ -341,7 +341,7 @@ def test_a_captured_step_leaves_the_eager_tables_alone(monkeypatch: pytest.Monke
         optimizer.step()
     (captured,) = optimizer._captured  # pyright: ignore[reportAttributeAccessIssue]
     assert optimizer._plan is eager
-    assert (eager.tables.at, eager.values) == (at, values_before)
+    assert (eager.tables.at, eager.numbers) == (at, numbers)
     assert captured.tables.gradients.data_ptr() != eager.tables.gradients.data_ptr()
     assert captured.tables.settings.data_ptr() != eager.tables.settings.data_ptr()
     assert captured.tables.at == [p.grad.data_ptr() or 16 for p in captured.params]

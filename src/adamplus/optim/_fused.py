@@ -6,6 +6,7 @@ come, go and move from step to step.
 
 import copy
 import operator
+from collections.abc import Iterable
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any, Self
@@ -17,14 +18,36 @@ from torch.autograd.graph import increment_version
 from . import _tables
 from ._gradients import POINTER, SAME_PLACES, Gradients
 from ._settings import check_floats
-from ._state import STATE, scalar_dtype, suit, together
+from ._state import scalar_dtype, suit, together
 from ._tables import TYPES, Facts, Row, Tables, row
 
 SETTINGS = ("lr", "beta", "beta_power", "norm_power", "eps")
-ENTRIES = operator.itemgetter(*STATE)
+NUMBERS = operator.itemgetter(*SETTINGS, "weight_decay", "decoupled_weight_decay", "maximize")
+PARAMS, RECORD = operator.itemgetter("params"), operator.itemgetter("record")
+Z, SCALARS = operator.itemgetter("z"), operator.itemgetter("offset", "step")
 
 Groups = list[dict[str, Any]]
 State = dict[Tensor, dict[str, Tensor]]
+
+
+class Held:
+    """Tensors that the tables point at. That they are held keeps their places their own."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self.tensors = list(tensors)
+        self.at, self.numbers = list(map(POINTER, self.tensors)), list(range(len(self.tensors)))
+
+    def stay(self) -> bool:
+        """Whether they are where they were: `.data` can be given another place."""
+        return SAME_PLACES(self.tensors, self.at, self.numbers)
+
+    def are(self, tensors: Iterable[Tensor]) -> bool:
+        """Whether they are these."""
+        try:
+            now = list(tensors)
+        except KeyError:  # a state that has lost its z, offset or step
+            return False
+        return len(now) == len(self.tensors) and all(map(operator.is_, now, self.tensors))
 
 
 class Plan:
@@ -33,9 +56,8 @@ class Plan:
     def __init__(self, groups: Groups, state: State) -> None:
         device = next(p.device for group in groups for p in group["params"])
         _prepare(groups, state, device)
-        self.traits, self.held = _traits(groups), _held(groups, state)
-        self.states = [own for own in state.values() if own]
-        self.entries = list(chain.from_iterable(map(ENTRIES, self.states)))
+        self.traits = _traits(groups)
+        self.read, self.written = Held(_read(groups, state)), Held(_written(groups, state))
         rows = [
             _row(g, i, p, state[p])
             for g, group in enumerate(groups)
@@ -44,18 +66,17 @@ class Plan:
         ]
         self.tables = Tables(rows, [facts(group) for group in groups], device)
         self.params = [rows[i].p for i in self.tables.order]
-        # Everything that the tables point at: that the plan holds it keeps its places its own.
-        self.tensors = [*self.params, *self.entries, *(group["record"] for group in groups)]
-        self.at, self.numbers = list(map(POINTER, self.tensors)), list(range(len(self.tensors)))
-        dtypes = [kind[1] for kind in self.tables.kinds]
+        zs, dtypes = [rows[i].z for i in self.tables.order], [kind[1] for kind in self.tables.kinds]
+        self.inputs = [Held([*self.params[b:e], *zs[b:e]]) for b, e in self.tables.stages]
         self.gradients = [Gradients(self.params[b:e], dtypes[b:e]) for b, e in self.tables.stages]
         self.stateless = [p for group in groups for p in group["params"] if not state.get(p)]
-        self.values: list[float] = []
+        self.numbers: list[Any] = []
+        self.tensors: list[tuple[int, int, Tensor]] = []
 
     def twin(self) -> Self:
         """A plan for a graph that is being captured: replays need gradients' places and settings of their own."""
         twin = copy.copy(self)
-        twin.tables, twin.values = self.tables.twin(), []
+        twin.tables, twin.numbers = self.tables.twin(), []
         twin.gradients = [Gradients(g.params, g.dtypes) for g in self.gradients]
         return twin
 
@@ -63,34 +84,29 @@ class Plan:
         self, groups: Groups, state: State, scale: Tensor | None, found_inf: Tensor | None, process_group: Any
     ) -> bool:
         """Take a step, if the tables still tell the truth; say whether they do."""
-        if not self._holds(groups, state):
+        if _traits(groups) != self.traits:
             return False
         with self._on_device():
             self.configure(groups)
-            # Norms only read, so the device begins with those of the largest tensors while the host looks at the rest.
-            for number, (gradients, (begin, _)) in enumerate(zip(self.gradients, self.tables.stages, strict=True)):
-                places = gradients.look()
+            # Norms only read, so the device begins with those of the largest tensors while the host looks at the
+            # others, and is busy with these while the host looks whether all that it holds is still the optimizer's.
+            for number, (begin, _) in enumerate(self.tables.stages):
+                places = self.gradients[number].look() if self.inputs[number].stay() else None
                 if places is None or not self.tables.aim(begin, places):
                     return False
                 self.tables.norms(number, scale)
-            if not any(self.tables.at):
+            if not (any(self.tables.at) and self._holds(groups, state)):
                 return False
             self.tables.move(scale, found_inf, process_group)
         increment_version([p for p, place in zip(self.params, self.tables.at, strict=True) if place])
         return True
 
     def _holds(self, groups: Groups, state: State) -> bool:
-        """Whether everything but the gradients is what it was and where it was when the tables were made."""
-        held = _held(groups, state)
-        if _traits(groups) != self.traits or len(held) != len(self.held) or not all(map(operator.is_, held, self.held)):
-            return False
-        try:
-            entries = list(chain.from_iterable(map(ENTRIES, self.states)))
-        except KeyError:
-            return False
+        """Whether the tables are of these parameters and this state."""
         return (
-            all(map(operator.is_, entries, self.entries))
-            and SAME_PLACES(self.tensors, self.at, self.numbers)
+            self.written.are(_written(groups, state))
+            and self.written.stay()
+            and self.read.are(_read(groups, state))
             and all(p.grad is None for p in self.stateless)
         )
 
@@ -103,19 +119,23 @@ class Plan:
 
     def configure(self, groups: Groups) -> None:
         """Bring the groups' settings to the device, where they have changed."""
-        values, tensors = [], []
+        numbers = list(chain.from_iterable(map(NUMBERS, groups)))
+        if not self.numbers or not all(map(operator.is_, numbers, self.numbers)):
+            self._configure(groups)
+            self.numbers = numbers
+        for i, j, value in self.tensors:  # whose values may have changed in any case
+            self.tables.settings[i, j].copy_(value.reshape(()), non_blocking=True)
+
+    def _configure(self, groups: Groups) -> None:
+        values: list[float] = []
+        self.tensors = []
         for i, group in enumerate(groups):
+            check_floats(group)
             for j, value in enumerate(settings(group)):
                 if isinstance(value, Tensor):
-                    tensors.append((i, j, value))
+                    self.tensors.append((i, j, value))
                 values.append(0.0 if isinstance(value, Tensor) else value)
-        if values != self.values:
-            for group in groups:
-                check_floats(group)
-            self.tables.bring(self.tables.settings, values)
-            self.values = values
-        for i, j, value in tensors:
-            self.tables.settings[i, j].copy_(value.reshape(()), non_blocking=True)
+        self.tables.bring(self.tables.settings, values)
 
 
 def settings(group: dict[str, Any]) -> list[Any]:
@@ -190,9 +210,14 @@ def _traits(groups: Groups) -> list[Any]:
     ]
 
 
-def _held(groups: Groups, state: State) -> list[Any]:
-    """The objects that the tables were made from."""
-    return [*chain.from_iterable(g["params"] for g in groups), *(g["record"] for g in groups), *state.values()]
+def _read(groups: Groups, state: State) -> Iterable[Tensor]:
+    """What norms read, but for the gradients."""
+    return chain(chain.from_iterable(map(PARAMS, groups)), map(Z, filter(None, state.values())))
+
+
+def _written(groups: Groups, state: State) -> Iterable[Tensor]:
+    """What the update writes, and norms do not read."""
+    return chain(chain.from_iterable(map(SCALARS, filter(None, state.values()))), map(RECORD, groups))
 
 
 def _coupled(group: dict[str, Any]) -> float:

@@ -21,7 +21,7 @@ from . import _kernels
 # take more memory).
 BLOCK, WARPS, WORKERS = 1024, 4, (132 * 32, 132 * 96)
 # Beyond so many elements, the device begins with so many tensors, the largest, while the host looks at the others.
-LARGE, HEAD = 1 << 25, 4
+LARGE, HEAD = 1 << 23, 4
 TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 SCOPES = ("global", "group", "tensor")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels on CPU tensors, for tests
