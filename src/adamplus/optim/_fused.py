@@ -24,30 +24,21 @@ from ._tables import TYPES, Facts, Row, Tables, row
 SETTINGS = ("lr", "beta", "beta_power", "norm_power", "eps")
 NUMBERS = operator.itemgetter(*SETTINGS, "weight_decay", "decoupled_weight_decay", "maximize")
 PARAMS, RECORD = operator.itemgetter("params"), operator.itemgetter("record")
-Z, SCALARS = operator.itemgetter("z"), operator.itemgetter("offset", "step")
 
 Groups = list[dict[str, Any]]
 State = dict[Tensor, dict[str, Tensor]]
 
 
-class Held:
-    """Tensors that the tables point at. That they are held keeps their places their own."""
+class Placed:
+    """Tensors that the tables point at, and where they were then. That they are held keeps the places their own."""
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         self.tensors = list(tensors)
         self.at, self.numbers = list(map(POINTER, self.tensors)), list(range(len(self.tensors)))
 
     def stay(self) -> bool:
-        """Whether they are where they were: `.data` can be given another place."""
+        """Whether they are there still: `.data` can be given another place."""
         return SAME_PLACES(self.tensors, self.at, self.numbers)
-
-    def are(self, tensors: Iterable[Tensor]) -> bool:
-        """Whether they are these."""
-        try:
-            now = list(tensors)
-        except KeyError:  # a state that has lost its z, offset or step
-            return False
-        return len(now) == len(self.tensors) and all(map(operator.is_, now, self.tensors))
 
 
 class Plan:
@@ -56,8 +47,7 @@ class Plan:
     def __init__(self, groups: Groups, state: State) -> None:
         device = next(p.device for group in groups for p in group["params"])
         _prepare(groups, state, device)
-        self.traits = _traits(groups)
-        self.read, self.written = Held(_read(groups, state)), Held(_written(groups, state))
+        self.traits, self.held = _traits(groups), list(_held(groups, state))
         rows = [
             _row(g, i, p, state[p])
             for g, group in enumerate(groups)
@@ -67,7 +57,9 @@ class Plan:
         self.tables = Tables(rows, [facts(group) for group in groups], device)
         self.params = [rows[i].p for i in self.tables.order]
         zs, dtypes = [rows[i].z for i in self.tables.order], [kind[1] for kind in self.tables.kinds]
-        self.inputs = [Held([*self.params[b:e], *zs[b:e]]) for b, e in self.tables.stages]
+        self.inputs = [Placed([*self.params[b:e], *zs[b:e]]) for b, e in self.tables.stages]
+        # Who gives other places to scalars gives them to all: a look at some of them is enough.
+        self.scalars = Placed([rows[0].offset, rows[0].step, rows[-1].offset, rows[-1].step, groups[0]["record"]])
         self.gradients = [Gradients(self.params[b:e], dtypes[b:e]) for b, e in self.tables.stages]
         self.stateless = [p for group in groups for p in group["params"] if not state.get(p)]
         self.numbers: list[Any] = []
@@ -84,7 +76,7 @@ class Plan:
         self, groups: Groups, state: State, scale: Tensor | None, found_inf: Tensor | None, process_group: Any
     ) -> bool:
         """Take a step, if the tables still tell the truth; say whether they do."""
-        if _traits(groups) != self.traits:
+        if _traits(groups) != self.traits or not self.scalars.stay():
             return False
         with self._on_device():
             self.configure(groups)
@@ -98,15 +90,16 @@ class Plan:
             if not (any(self.tables.at) and self._holds(groups, state)):
                 return False
             self.tables.move(scale, found_inf, process_group)
-        increment_version([p for p, place in zip(self.params, self.tables.at, strict=True) if place])
+        moved = zip(self.params, self.tables.at, strict=True) if 0 in self.tables.at else ()
+        increment_version([p for p, place in moved if place] or self.params)
         return True
 
     def _holds(self, groups: Groups, state: State) -> bool:
         """Whether the tables are of these parameters and this state."""
+        now = list(_held(groups, state))
         return (
-            self.written.are(_written(groups, state))
-            and self.written.stay()
-            and self.read.are(_read(groups, state))
+            len(now) == len(self.held)
+            and all(map(operator.is_, now, self.held))
             and all(p.grad is None for p in self.stateless)
         )
 
@@ -124,7 +117,7 @@ class Plan:
             self._configure(groups)
             self.numbers = numbers
         for i, j, value in self.tensors:  # whose values may have changed in any case
-            self.tables.settings[i, j].copy_(value.reshape(()), non_blocking=True)
+            self.tables.settings[i, j].copy_(value.detach().reshape(()), non_blocking=True)
 
     def _configure(self, groups: Groups) -> None:
         values: list[float] = []
@@ -210,14 +203,10 @@ def _traits(groups: Groups) -> list[Any]:
     ]
 
 
-def _read(groups: Groups, state: State) -> Iterable[Tensor]:
-    """What norms read, but for the gradients."""
-    return chain(chain.from_iterable(map(PARAMS, groups)), map(Z, filter(None, state.values())))
-
-
-def _written(groups: Groups, state: State) -> Iterable[Tensor]:
-    """What the update writes, and norms do not read."""
-    return chain(chain.from_iterable(map(SCALARS, filter(None, state.values()))), map(RECORD, groups))
+def _held(groups: Groups, state: State) -> Iterable[Any]:
+    """The objects that the tables were made from."""
+    parameters, states = chain.from_iterable(map(PARAMS, groups)), chain.from_iterable(map(dict.values, state.values()))
+    return chain(map(RECORD, groups), parameters, states)
 
 
 def _coupled(group: dict[str, Any]) -> float:

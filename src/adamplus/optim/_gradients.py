@@ -50,7 +50,7 @@ class Gradients:
             if g.layout != torch.strided or g.dtype != dtype or g.device != p.device or g.shape != p.shape:
                 return None
             if not readable(g, p):
-                g = torch.empty_like(p, dtype=g.dtype).copy_(g)
+                g = torch.empty_like(p.detach(), dtype=g.dtype).copy_(g.detach())
                 self.copies.append(g)
             self.places.append(g.data_ptr() or EMPTY)
         if not self.copies and NOWHERE not in self.places:

@@ -10,6 +10,7 @@ tensor is left alone. Nothing is summed in an order that depends on timing: the 
 
 import triton
 import triton.language as tl
+from triton.language.extra import cuda
 
 # Columns of the tensor table (int64).
 P = tl.constexpr(0)
@@ -83,9 +84,11 @@ def _multiplier(settings, group, scale, HAS_SCALE: tl.constexpr):
 def norms(
     table, gradients, settings, worker_rows, first_worker, scale, partial,
     p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr,
-    HAS_SCALE: tl.constexpr, DECAY: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+    HAS_SCALE: tl.constexpr, DECAY: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Σ z_t² of each worker's share; z is not written yet, so that the update still has z_{t−1}."""
+    if EARLY:  # pragma: no cover - a GPU's own
+        cuda.gdc_launch_dependents()
     worker = first_worker + tl.program_id(0)
     row = tl.load(worker_rows + worker).to(tl.int64)
     gradient = tl.load(gradients + row)
@@ -128,7 +131,7 @@ def _power(base, exponent):
 @triton.jit
 def scalars(
     table, gradients, settings, scopes, partial, found_inf, coefficients, scope_norms, groups, group_count,
-    HAS_FOUND_INF: tl.constexpr, BLOCK: tl.constexpr,
+    HAS_FOUND_INF: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """‖z_t‖ of a scope, and from it what every tensor of the scope needs; offsets, steps and records move on."""
     scope = tl.program_id(0)
@@ -136,12 +139,15 @@ def scalars(
     end_row = tl.load(scopes + scope * 4 + 1)
     worker = tl.load(scopes + scope * 4 + 2)
     end_worker = tl.load(scopes + scope * 4 + 3)
-    lanes = tl.arange(0, BLOCK)
-    total = tl.zeros([BLOCK], tl.float64)
+    if EARLY:  # pragma: no cover - a GPU's own
+        cuda.gdc_wait()
+        cuda.gdc_launch_dependents()
+    total = tl.zeros([4096], tl.float64)
     while worker < end_worker:
-        at = worker + lanes
+        at = worker + tl.arange(0, 4096)
         total += tl.load(partial + at, mask=at < end_worker, other=0.0)
-        worker += BLOCK
+        worker += 4096
+    lanes = tl.arange(0, BLOCK)
     norm = tl.sqrt(tl.sum(total))
     moves = True
     if HAS_FOUND_INF:
@@ -261,13 +267,15 @@ def update(
     table, gradients, settings, worker_rows, first_worker, scale, found_inf, coefficients,
     p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr,
     HAS_SCALE: tl.constexpr, HAS_FOUND_INF: tl.constexpr, DECAY: tl.constexpr, STOCHASTIC: tl.constexpr,
-    ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+    ALIGNED: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """ŵ and z move on, in one pass: 20 bytes a float32 parameter."""
     # Backwards, last workers and blocks first: what the norms have read last is still in the cache.
     worker = first_worker + tl.num_programs(0) - 1 - tl.program_id(0)
     row = tl.load(worker_rows + worker).to(tl.int64)
     gradient = tl.load(gradients + row)
+    if EARLY:  # pragma: no cover - a GPU's own
+        cuda.gdc_wait()
     moves = gradient != 0
     if HAS_FOUND_INF:
         moves = moves & (tl.load(found_inf) == 0.0)

@@ -178,14 +178,13 @@ class AdamPlus(TwoPoints):
             with torch.enable_grad():
                 loss = closure()
             self._refuse_eval_mode()
-        with torch.set_grad_enabled(self.defaults["differentiable"]):
-            self._step()
+        # A plan launches kernels, of which autograd knows nothing.
+        if torch.compiler.is_compiling() or self._plan is None or not self._run_plan():
+            with torch.set_grad_enabled(self.defaults["differentiable"]):
+                self._step(torch.compiler.is_compiling())
         return loss
 
-    def _step(self) -> None:
-        compiling = torch.compiler.is_compiling()
-        if not compiling and self._plan is not None and self._run_plan():
-            return
+    def _step(self, compiling: bool) -> None:
         self._refuse_what_cannot_be_stepped()
         run = choose(self.param_groups, self.state, self.defaults["differentiable"], self.process_group)
         rows: list[list[list[Tensor]]] = []
@@ -229,6 +228,7 @@ class AdamPlus(TwoPoints):
         return getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
 
     def _run_plan(self) -> bool:
+        """Take a step by the plan, and say whether it still held."""
         plan = self._plan
         if _capturing():
             plan = plan.twin()
