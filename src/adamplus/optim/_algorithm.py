@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ._norm import scope_norms
+from ._split import ALONE, Joint, Share
 
 
 @dataclass
@@ -33,6 +34,7 @@ class Part:
     step: list[Tensor]
     index: list[int]
     run: "Execution"
+    share: Share = ALONE
     seeds: list[Tensor] | None = None  # of stochastic rounding
     w: list[Tensor] = field(default_factory=list)
     norms: Tensor = field(default_factory=Tensor)
@@ -41,16 +43,19 @@ class Part:
         """Some of the tensors, as a part of their own; executed as this one is, or by `run`."""
         columns = (self.w_hat, self.g, self.z, self.offset, self.step)
         index = [self.index[i] for i in rows]
-        part = Part(*([column[i] for i in rows] for column in columns), index=index, run=run or self.run)
+        taken = ([column[i] for i in rows] for column in columns)
+        part = Part(*taken, index=index, run=run or self.run, share=self.share)
         part.seeds = None if self.seeds is None else [self.seeds[i] for i in rows]
         return part
 
 
 @dataclass
 class Batch:
-    """The parameters of one group that have a gradient, cut into parts."""
+    """The parameters of one group that have a gradient, cut into parts; their `numbers` are those in the group."""
 
     group: dict[str, Any]
+    number: int
+    numbers: list[int]
     parts: list[Part]
 
 
@@ -70,7 +75,7 @@ class Execution(Protocol):
     def count(self, steps: list[Tensor]) -> None: ...
 
 
-def adam_plus(batches: Sequence[Batch], process_group: Any = None) -> None:
+def adam_plus(batches: Sequence[Batch], joint: Joint | None = None) -> None:
     """Take one step of Algorithm 1 for all batches together; line numbers are the paper's."""
     for batch in batches:
         group = batch.group
@@ -86,7 +91,7 @@ def adam_plus(batches: Sequence[Batch], process_group: Any = None) -> None:
             x.z = x.run.average(x.z, g, _weights(x.step, beta, group["capturable"]))
             x.norms = x.run.norms(x.z)
 
-    for batch, norm in zip(batches, scope_norms(batches, process_group), strict=True):
+    for batch, norm in zip(batches, scope_norms(batches, joint), strict=True):
         group = batch.group
         lr, beta = scalar(group, "lr"), scalar(group, "beta")
         # line 7: η_t = α β^a / max(‖z_t‖^p, ε₀)

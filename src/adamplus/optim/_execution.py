@@ -6,28 +6,28 @@ import torch
 from torch import Tensor
 
 from . import _differentiable, _foreach, _plain
+from ._split import PLAIN, Joint, local
 
 Groups = list[dict[str, Any]]
 State = dict[Tensor, dict[str, Tensor]]
 
 
-def choose(groups: Groups, state: State, differentiable: bool, process_group: Any) -> Any:
+def choose(groups: Groups, state: State, differentiable: bool, joint: Joint | None) -> Any:
     """The module that executes the next step; None for fused kernels, which take all of it at once."""
     if differentiable:
         return _differentiable
     fused, foreach = ([group[name] for group in groups] for name in ("fused", "foreach"))
     params = [p for group in groups for p in group["params"]]
     undecided = set(fused) | set(foreach) == {None}
-    refuse_fused(groups, state)
     wanted = True in fused or (undecided and _on_cuda(params) and _refusal(groups, state) is None)
     if torch.compiler.is_compiling():  # a compiler fuses by itself, unless it is told otherwise
-        wanted = all(fused) and process_group is None
+        wanted = all(fused) and joint is None
     # Without any gradient, there is only the norm of other ranks to take part in.
     if wanted and any(p.grad is not None for p in params):
         return None
     if False in foreach:
         return _plain
-    if True in foreach or all(type(p) in (Tensor, torch.nn.Parameter) for p in params):
+    if True in foreach or all(type(local(p)) in PLAIN for p in params):
         return _foreach
     return _plain
 
@@ -50,11 +50,11 @@ def _on_cuda(params: list[Tensor]) -> bool:
     return all(p.is_cuda for p in params)
 
 
-def fused_plan(groups: Groups, state: State) -> Any:
+def fused_plan(groups: Groups, state: State, joint: Joint | None) -> Any:
     """A plan of the fused kernels for these tensors."""
     from ._fused import Plan
 
-    return Plan(groups, state)
+    return Plan(groups, state, joint)
 
 
 def call_fused(groups: Groups, rows: list[list[list[Tensor]]], scale: Any, found_inf: Any) -> None:

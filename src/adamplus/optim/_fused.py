@@ -18,10 +18,12 @@ from torch.autograd.graph import increment_version
 from . import _tables
 from ._gradients import POINTER, SAME_PLACES, Gradients
 from ._settings import check_floats
+from ._split import ALONE, PLAIN, Joint, Share, is_split, local, local_gradient
 from ._state import scalar_dtype, suit, together
 from ._tables import TYPES, Facts, Row, Tables, row
 
 SETTINGS = ("lr", "beta", "beta_power", "norm_power", "eps")
+LOCAL = operator.attrgetter("_local_tensor")
 NUMBERS = operator.itemgetter(*SETTINGS, "weight_decay", "decoupled_weight_decay", "maximize")
 PARAMS, RECORD = operator.itemgetter("params"), operator.itemgetter("record")
 
@@ -44,23 +46,24 @@ class Placed:
 class Plan:
     """Tables for the parameters of an optimizer that have state."""
 
-    def __init__(self, groups: Groups, state: State) -> None:
+    def __init__(self, groups: Groups, state: State, joint: Joint | None = None) -> None:
         device = next(p.device for group in groups for p in group["params"])
         _prepare(groups, state, device)
-        self.traits, self.held = _traits(groups), list(_held(groups, state))
-        rows = [
-            _row(g, i, p, state[p])
-            for g, group in enumerate(groups)
-            for i, p in enumerate(group["params"])
-            if state.get(p)
-        ]
+        self.joint, self.traits, self.held = joint, _traits(groups), list(_held(groups, state))
+        places = [(g, i, p) for g, group in enumerate(groups) for i, p in enumerate(group["params"]) if state.get(p)]
+        shares = [ALONE if joint is None else joint.shares[g][i] for g, i, _ in places]
+        rows = [_row(g, i, p, state[p], share) for (g, i, p), share in zip(places, shares, strict=True)]
         self.tables = Tables(rows, [facts(group) for group in groups], device)
-        self.params = [rows[i].p for i in self.tables.order]
-        zs, dtypes = [rows[i].z for i in self.tables.order], [kind[1] for kind in self.tables.kinds]
-        self.inputs = [Placed([*self.params[b:e], *zs[b:e]]) for b, e in self.tables.stages]
+        self.params = [places[i][-1] for i in self.tables.order]
+        # Of DTensors, kernels have the local tensors.
+        self.split = [t for _, _, p in places for t in (p, state[p]["z"]) if is_split(t)]
+        self.locals = list(map(local, self.split))
+        ps, zs = ([getattr(rows[i], name) for i in self.tables.order] for name in ("p", "z"))
+        dtypes = [kind[1] for kind in self.tables.kinds]
+        self.inputs = [Placed([*ps[b:e], *zs[b:e]]) for b, e in self.tables.stages]
         # Who gives other places to scalars gives them to all: a look at some of them is enough.
         self.scalars = Placed([rows[0].offset, rows[0].step, rows[-1].offset, rows[-1].step, groups[0]["record"]])
-        self.gradients = [Gradients(self.params[b:e], dtypes[b:e]) for b, e in self.tables.stages]
+        self.gradients = [Gradients(self.params[b:e], ps[b:e], dtypes[b:e]) for b, e in self.tables.stages]
         self.stateless = [p for group in groups for p in group["params"] if not state.get(p)]
         self.numbers: list[Any] = []
         self.tensors: list[tuple[int, int, Tensor]] = []
@@ -69,12 +72,10 @@ class Plan:
         """A plan for a graph that is being captured: replays need gradients' places and settings of their own."""
         twin = copy.copy(self)
         twin.tables, twin.numbers = self.tables.twin(), []
-        twin.gradients = [Gradients(g.params, g.dtypes) for g in self.gradients]
+        twin.gradients = [Gradients(g.params, g.locals, g.dtypes) for g in self.gradients]
         return twin
 
-    def step(
-        self, groups: Groups, state: State, scale: Tensor | None, found_inf: Tensor | None, process_group: Any
-    ) -> bool:
+    def step(self, groups: Groups, state: State, scale: Tensor | None, found_inf: Tensor | None) -> bool:
         """Take a step, if the tables still tell the truth; say whether they do."""
         if _traits(groups) != self.traits or not self.scalars.stay():
             return False
@@ -89,7 +90,7 @@ class Plan:
                 self.tables.norms(number, scale)
             if not (any(self.tables.at) and self._holds(groups, state)):
                 return False
-            self.tables.move(scale, found_inf, process_group)
+            self.tables.move(scale, found_inf, self.joint)
         moved = zip(self.params, self.tables.at, strict=True) if 0 in self.tables.at else ()
         increment_version([p for p, place in moved if place] or self.params)
         return True
@@ -100,6 +101,7 @@ class Plan:
         return (
             len(now) == len(self.held)
             and all(map(operator.is_, now, self.held))
+            and all(map(operator.is_, map(LOCAL, self.split), self.locals))
             and all(p.grad is None for p in self.stateless)
         )
 
@@ -149,7 +151,10 @@ def refusal(groups: Groups, state: State) -> str | None:
                 return f"z of parameter {i} of group {g} is {own['z'].dtype}"
             if p.grad is not None and p.grad.dtype not in TYPES and p.dtype in TYPES:
                 return f"the gradient of parameter {i} of group {g} is {p.grad.dtype}"
-            if type(p) not in (Tensor, torch.nn.Parameter):
+            if is_split(p) and group["norm_scope"] != "global":
+                return what + f"a DTensor, and norm_scope is {group['norm_scope']!r}"
+            p = local(p)
+            if type(p) not in PLAIN:
                 return what + f"a {type(p).__name__}"
             if p.dtype not in TYPES:
                 return what + f"{p.dtype}, and the kernels take float32, bfloat16 and float16"
@@ -167,8 +172,10 @@ def facts(group: dict[str, Any]) -> Facts:
     return Facts(group["record"], group["norm_scope"], _coupled(group) != 0, group["stochastic_rounding"])
 
 
-def _row(g: int, i: int, p: Tensor, state: dict[str, Tensor]) -> Row:
-    return row(p, p if p.grad is None else p.grad, state["z"], state["offset"], state["step"], g, i)
+def _row(g: int, i: int, p: Tensor, state: dict[str, Tensor], share: Share) -> Row:
+    own = local(p)
+    gradient = own if p.grad is None else local_gradient(p.grad, p)
+    return row(own, gradient, local(state["z"]), state["offset"], state["step"], g, i, share)
 
 
 def _dense(p: Tensor) -> bool:

@@ -5,6 +5,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from ._split import is_split, local_gradient
 from ._state import same_layout
 
 # As functions for map(), which spares each tensor a turn of Python's loop.
@@ -22,10 +23,12 @@ SAME_PLACES: Any = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", same
 
 
 class Gradients:
-    """Those of some parameters, which are to have these dtypes."""
+    """Those of some parameters, which are to have these dtypes and the layouts of `locals`, their local tensors."""
 
-    def __init__(self, params: list[Tensor], dtypes: list[torch.dtype]) -> None:
-        self.params, self.dtypes, self.numbers = params, dtypes, list(range(len(params)))
+    def __init__(self, params: list[Tensor], locals: list[Tensor], dtypes: list[torch.dtype]) -> None:
+        self.params, self.locals, self.dtypes, self.numbers = params, locals, dtypes, list(range(len(params)))
+        self.specs = [cast("Any", p)._spec if is_split(p) else None for p in params]
+        self.split = any(spec is not None for spec in self.specs)
         self.guards: Any = None
         self.pointers: list[int] = []
         self.places: list[int] = []
@@ -34,6 +37,11 @@ class Gradients:
     def look(self) -> list[int] | None:
         """Where each gradient is; None where one does not look as it should."""
         gradients: list[Any] = list(map(GRADIENT, self.params))
+        if self.split:
+            gradients = [
+                g if g is None or spec is None else g._local_tensor if g._spec is spec else local_gradient(g, p)
+                for g, spec, p in zip(gradients, self.specs, self.params, strict=True)
+            ]
         if self.guards is None or not self.guards.check(*gradients):
             return self._look_at_each(gradients)
         if not SAME_PLACES(gradients, self.pointers, self.numbers):
@@ -43,11 +51,17 @@ class Gradients:
 
     def _look_at_each(self, gradients: list[Tensor | None]) -> list[int] | None:
         self.guards, self.copies, self.places = None, [], []
-        for g, p, dtype in zip(gradients, self.params, self.dtypes, strict=True):
+        for g, p, dtype in zip(gradients, self.locals, self.dtypes, strict=True):
             if g is None:
                 self.places.append(NOWHERE)
                 continue
-            if g.layout != torch.strided or g.dtype != dtype or g.device != p.device or g.shape != p.shape:
+            if (
+                type(g) is not Tensor
+                or g.layout != torch.strided
+                or g.dtype != dtype
+                or g.device != p.device
+                or g.shape != p.shape
+            ):
                 return None
             if not readable(g, p):
                 g = torch.empty_like(p.detach(), dtype=g.dtype).copy_(g.detach())

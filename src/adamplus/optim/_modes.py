@@ -10,10 +10,13 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
 from . import _plain
+from ._split import local
 
 
 class TwoPoints(Optimizer):
     """An optimizer whose parameters are at ŵ in train mode and at w = ŵ + c z in eval mode."""
+
+    _torn: bool = False  # whether a step broke off in the middle
 
     @property
     def training(self) -> bool:
@@ -30,6 +33,7 @@ class TwoPoints(Optimizer):
             (False, True)
         """
         if mode != self.training:
+            self._refuse_torn_state()
             self._move(-1 if mode else +1)
             for group in self.param_groups:
                 group["training"] = mode
@@ -85,12 +89,20 @@ class TwoPoints(Optimizer):
         vars(model)["train"] = _FollowedTrain(model, self, vars(model).get("train"))
         self.train(model.training)
 
+    def _refuse_torn_state(self) -> None:
+        if self._torn:
+            raise RuntimeError(
+                "the last step broke off when its parameters had half moved: load the last checkpoint of model and "
+                "optimizer"
+            )
+
     @torch.no_grad()
     def _move(self, sign: int) -> None:
         for group in self.param_groups:
             for p in group["params"]:
                 if state := self.state.get(p):
-                    _plain.add_scaled([real(p.detach())], [real(state["z"])], [state["offset"]], sign)
+                    w, z = real(local(p.detach())), real(local(state["z"]))
+                    _plain.add_scaled([w], [z], [state["offset"]], sign)
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:

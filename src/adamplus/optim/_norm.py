@@ -1,14 +1,14 @@
 """‖z‖ over everything that one step moves: the one number that ties all parameters together."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.linalg import vector_norm
 
 from ._native import Table, in_memory_order, ready, takes
+from ._split import Joint, Scope, scope
 
 if TYPE_CHECKING:
     from ._algorithm import Batch
@@ -20,20 +20,41 @@ ROW = 4096
 SAFE = (1e-10, 1e18)
 
 
-def scope_norms(batches: Sequence["Batch"], process_group: Any = None) -> list[Tensor]:
+def scope_norms(batches: Sequence["Batch"], joint: Joint | None = None) -> list[Tensor]:
     """For each batch the norm that divides its step: a scalar, or under `norm_scope="tensor"` one a tensor."""
+    if joint is not None:
+        return _joint_norms(batches, joint)
     tensor_norms = [_in_order(batch) for batch in batches]
     homes = [batch.group["record"] for batch in batches]
     scopes = [batch.group["norm_scope"] for batch in batches]
     everything = combine([n for scope, ns in zip(scopes, tensor_norms, strict=True) if scope == "global" for n in ns])
-    if process_group is not None:
-        square = everything.to(homes[0]).square()
-        dist.all_reduce(square, group=process_group)
-        everything = square.sqrt()
     return [
         everything.to(home) if scope == "global" else combine(ns).to(home) if scope == "group" else _join(ns, home)
         for scope, ns, home in zip(scopes, tensor_norms, homes, strict=True)
     ]
+
+
+def _joint_norms(batches: Sequence["Batch"], joint: Joint) -> list[Tensor]:
+    """The same where ranks have a part each: squares, of which all ranks' are added up."""
+    squares: dict[Scope, dict[int, Tensor]] = {}
+    for batch in batches:
+        for part in batch.parts:
+            own = part.norms.to(batch.group["record"]).square() / part.share.copies
+            for i, square in zip(part.index, own, strict=True) if _tensors(batch) else [(part.index[0], own.sum())]:
+                channels = squares.setdefault(scope(batch.group, batch.number, batch.numbers[i]), {})
+                channels[part.share.channel] = channels.get(part.share.channel, 0) + square
+    totals = joint.sum(squares, batches[0].group["record"][0])
+    found: list[Tensor] = []
+    for batch in batches:
+        home = batch.group["record"]
+        rows = [scope(batch.group, batch.number, j) for j in (batch.numbers if _tensors(batch) else (-1,))]
+        norms = torch.stack([totals[key].to(home) if key in totals else home.new_zeros(()) for key in rows]).sqrt()
+        found.append(norms if _tensors(batch) else norms[0])
+    return found
+
+
+def _tensors(batch: "Batch") -> bool:
+    return batch.group["norm_scope"] == "tensor"
 
 
 def combine(norms: list[Tensor]) -> Tensor:
@@ -51,8 +72,6 @@ def tensor_norm(z: Tensor) -> Tensor:
     """‖z‖ in the widest precision that z's device has: to about 1e-7 for any size, dtype and magnitude."""
     if ready() and takes(z, z, z):
         return Table([z], None, [z]).norms()[0]
-    if hasattr(z, "full_tensor"):  # a DTensor knows which of its shards are replicas
-        return cast("Any", vector_norm(z, dtype=scalar_dtype(z.device))).full_tensor()
     if not z.is_cpu:  # where vector_norm would make a float64 copy of z first
         return torch._foreach_norm([z], 2, dtype=scalar_dtype(z.device))[0]
     if z.numel() <= ROW or torch.compiler.is_compiling():

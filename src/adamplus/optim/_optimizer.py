@@ -1,6 +1,7 @@
 """`AdamPlus`, the torch.optim.Optimizer: settings, state and checkpoints around the algorithm."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple, cast, overload
 
 import torch
@@ -13,7 +14,9 @@ from . import _settings
 from ._algorithm import Batch, Part, adam_plus
 from ._execution import call_fused, choose, fused_plan, refuse_fused
 from ._modes import TwoPoints, real, unreal
-from ._rounding import seeds
+from ._passes import Passes
+from ._rounding import salt, seeds
+from ._split import ALONE, Joint, Share, is_split, local, local_gradient, refuse_foreign_group
 from ._state import EXECUTION, new_record, new_states, refuse_foreign, restore_state, separate, suit
 
 
@@ -119,10 +122,12 @@ class AdamPlus(TwoPoints):
             "stochastic_rounding": stochastic_rounding,
         }
         _settings.check(defaults)
+        refuse_foreign_group(process_group)
         self.process_group: ProcessGroup | None = process_group
         super().__init__(params, defaults)
 
     _plan: Any = None  # of fused execution: tables on the device, made when first needed
+    _joint: Joint | None = None  # the ranks that have parts of the parameters
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -172,56 +177,106 @@ class AdamPlus(TwoPoints):
         return self._take(closure)
 
     def _take(self, closure: Callable[[], float] | None = None) -> float | None:
-        self._refuse_eval_mode()
         loss = None
-        if closure is not None:
+        if closure is not None and self.training:
             with torch.enable_grad():
                 loss = closure()
-            self._refuse_eval_mode()
-        # A plan launches kernels, of which autograd knows nothing.
-        if torch.compiler.is_compiling() or self._plan is None or not self._run_plan():
-            with torch.set_grad_enabled(self.defaults["differentiable"]):
-                self._step(torch.compiler.is_compiling())
+        if torch.compiler.is_compiling():
+            self._refuse_wrong_mode()
+            self._step(compiling=True)
+            return loss
+        if self._joint is not None:
+            self._joint.summed = False
+        try:
+            self._refuse_wrong_mode()
+            # A plan launches kernels, of which autograd knows nothing.
+            if self._plan is None or not self._run_plan():
+                self._step(compiling=False)
+        except Exception:
+            self._tell_other_ranks()
+            raise
         return loss
 
     def _step(self, compiling: bool) -> None:
         self._refuse_what_cannot_be_stepped()
-        run = choose(self.param_groups, self.state, self.defaults["differentiable"], self.process_group)
-        rows: list[list[list[Tensor]]] = []
-        for group in self.param_groups:
-            params, grads, zs, offsets, steps = [], [], [], [], []
-            self._init_group(group, params, grads, zs, offsets, steps, compiling)
-            rows.append([params, grads, zs, offsets, steps])
-        if run is None and compiling:
-            call_fused(self.param_groups, rows, *self._amp())
-        elif run is None:
-            self._plan = fused_plan(self.param_groups, self.state)
-            if not self._run_plan():
-                raise RuntimeError("a gradient is not as its parameter: give it the same shape and device")
-            if _capturing():  # its tables are empty until the graph is replayed, so no eager step may use them
-                vars(self)["_captured"].append(self._plan)
-                self._plan = None
-        else:
-            # torch 2.11 cannot compile what writes an attribute. (Dynamo traces without running.)
-            if not compiling:  # pragma: no branch
-                self._plan = None
-            self._run(run, rows)
+        with torch.set_grad_enabled(self.defaults["differentiable"]):
+            rows: list[list[list[Tensor]]] = []
+            for group in self.param_groups:
+                params, grads, zs, offsets, steps = [], [], [], [], []
+                self._init_group(group, params, grads, zs, offsets, steps, compiling)
+                rows.append([params, grads, zs, offsets, steps])
+            run = choose(self.param_groups, self.state, self.defaults["differentiable"], self._joint)
+            if run is None and compiling:
+                call_fused(self.param_groups, rows, *self._amp())
+            elif run is None:
+                self._plan = fused_plan(self.param_groups, self.state, self._joint)
+                if not self._run_plan():
+                    raise RuntimeError("a gradient is not as its parameter: give it the same shape and device")
+                if _capturing():  # its tables are empty until the graph is replayed, so no eager step may use them
+                    vars(self)["_captured"].append(self._plan)
+                    self._plan = None
+            else:
+                # torch 2.11 cannot compile what writes an attribute. (Dynamo traces without running.)
+                if not compiling:  # pragma: no branch
+                    self._plan = None
+                self._run(run, rows)
 
     def _run(self, run: Any, rows: list[list[list[Tensor]]]) -> None:
         if self._amp()[1] is not None:
             raise RuntimeError("GradScaler leaves unscaling to fused kernels, and this step has none: leave fused=None")
         batches: list[Batch] = []
-        for i, (group, (params, grads, zs, offsets, steps)) in enumerate(zip(self.param_groups, rows, strict=True)):
-            if params or group["norm_scope"] == "global":  # without gradients, it still has the norm of the others
-                w_hat, g, z = ([real(t) for t in tensors] for tensors in (params, grads, zs))
-                part = Part(w_hat, g, z, offsets, steps, list(range(len(zs))), run)
-                if group["stochastic_rounding"]:
-                    part.seeds = seeds(i, [j for j, p in enumerate(group["params"]) if p.grad is not None], steps)
-                batches.append(Batch(group, run.split(part)))
-        if any(batch.parts for batch in batches) or self.process_group is not None:
-            adam_plus(batches, self.process_group)
+        for i, (group, columns) in enumerate(zip(self.param_groups, rows, strict=True)):
+            numbers = [j for j, p in enumerate(group["params"]) if p.grad is not None]
+            # Without gradients, it still has the norm of the others.
+            if numbers or group["norm_scope"] == "global" or (self._joint and group["norm_scope"] == "group"):
+                batches.append(Batch(group, i, numbers, self._parts(run, i, numbers, *columns)))
+        if any(batch.parts for batch in batches) or self._joint is not None:
+            try:
+                adam_plus(batches, self._joint)
+            except Exception:
+                self._torn = any(not isinstance(part.run, Passes) for batch in batches for part in batch.parts)
+                raise
         if self.defaults["differentiable"]:
             self._keep_history(batches)
+
+    def _parts(self, run: Any, i: int, numbers: list[int], *columns: list[Tensor]) -> list[Part]:
+        """The tensors of group i as parts, of which each belongs to one sum over ranks."""
+        params, grads, zs, offsets, steps = columns
+        w_hat, z = ([real(local(t)) for t in tensors] for tensors in (params, zs))
+        g = [real(local_gradient(g, p)) for g, p in zip(grads, params, strict=True)]
+        shares = [ALONE] * len(numbers) if self._joint is None else [self._joint.shares[i][j] for j in numbers]
+        part = Part(w_hat, g, z, offsets, steps, list(range(len(zs))), run)
+        if self.param_groups[i]["stochastic_rounding"]:
+            part.seeds = seeds([salt(i, j, own.number) for j, own in zip(numbers, shares, strict=True)], steps)
+        alike: dict[tuple[int, int], list[int]] = {}
+        for row, own in enumerate(shares):
+            alike.setdefault((own.channel, own.copies), []).append(row)
+        if len(alike) <= 1:
+            part.share = shares[0] if shares else ALONE
+            return run.split(part)
+        parts: list[Part] = []
+        for (channel, copies), chosen in alike.items():
+            some = part.take(chosen)
+            some.share = Share(channel, copies)
+            parts += run.split(some)
+        return parts
+
+    def _find_other_ranks(self) -> None:
+        """Find out over which ranks norms are summed; called where a compiler does not look."""
+        self._joint = None
+        if self.process_group is not None or any(is_split(p) for group in self.param_groups for p in group["params"]):
+            self._joint = Joint(self.param_groups, self.process_group)
+            self._joint.look(self.param_groups, self.process_group)
+            if not self._joint.channels:
+                self._joint = None
+
+    def _tell_other_ranks(self) -> None:
+        """Say that this rank cannot step, unless it has said so: other ranks wait for its part of the norm."""
+        with suppress(RuntimeError):  # the error that is to be told says more
+            if self._joint is None:
+                self._find_other_ranks()
+            if self._joint is not None:
+                self._joint.tell(not self.training, self.param_groups[0]["record"])
 
     def _amp(self) -> tuple[Tensor | None, Tensor | None]:
         """What GradScaler hands over around its step, to an optimizer that unscales by itself."""
@@ -233,7 +288,7 @@ class AdamPlus(TwoPoints):
         if _capturing():
             plan = plan.twin()
             vars(self).setdefault("_captured", []).append(plan)  # its tables must outlive the graph
-        return plan.step(self.param_groups, self.state, *self._amp(), self.process_group)
+        return plan.step(self.param_groups, self.state, *self._amp())
 
     def _init_group(
         self,
@@ -246,6 +301,8 @@ class AdamPlus(TwoPoints):
         compiling: bool,
     ) -> None:
         """Gather what has a gradient, with its state; torch.compile runs this by its name, outside of the graph."""
+        if group is self.param_groups[0]:
+            self._find_other_ranks()
         new = [p for p in group["params"] if p.grad is not None and not self.state.get(p)]
         for p, state in zip(new, new_states(new, group), strict=True):
             self.state[p] = state
@@ -263,7 +320,8 @@ class AdamPlus(TwoPoints):
             offsets.append(state["offset"])
             steps.append(state["step"])
 
-    def _refuse_eval_mode(self) -> None:
+    def _refuse_wrong_mode(self) -> None:
+        self._refuse_torn_state()
         if not self.training:
             raise RuntimeError(
                 "step() in eval mode: the parameters are at w, and gradients belong to ŵ. "
@@ -272,12 +330,15 @@ class AdamPlus(TwoPoints):
 
     def _refuse_what_cannot_be_stepped(self) -> None:
         """Raise before anything changes."""
+        refuse_fused(self.param_groups, self.state)
         for i, group in enumerate(self.param_groups):
             _settings.check_execution(group)
             # A compiler would specialise on every value. (Dynamo traces without running: coverage sees one branch.)
             if not torch.compiler.is_compiling():  # pragma: no branch
                 _settings.check_floats(group)
             for j, p in enumerate(group["params"]):
+                if self.defaults["differentiable"] and is_split(p):
+                    raise RuntimeError(f"parameter {j} of group {i} is a DTensor, and differentiable=True takes none")
                 if self.defaults["differentiable"] and p.grad is not None and p.is_leaf and p.requires_grad:
                     raise RuntimeError(
                         f"parameter {j} of group {i} is a leaf that requires a gradient, and "
@@ -321,6 +382,11 @@ class AdamPlus(TwoPoints):
         steps = [int(state["step"]) for state in self.state.values() if state]
         return Stats(max(steps, default=0), *chosen["record"].tolist())
 
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict()` takes: z, offset and step of each parameter, settings, mode and sums of norms."""
+        self._refuse_torn_state()
+        return super().state_dict()
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict()` gave, mode included: load the model that was saved beside it, too.
 
@@ -334,6 +400,7 @@ class AdamPlus(TwoPoints):
             saved.update(candidate)
 
         def restore(_: Any) -> None:
+            self._torn = False
             for group, execution in zip(self.param_groups, own, strict=True):
                 group.update(execution)
             restore_state(self, saved)

@@ -4,17 +4,20 @@ The noise is a function of the element's number, its tensor and the step: a step
 executing it rounds in the same way.
 """
 
-from typing import Any, cast
-
 import torch
 from torch import Tensor
 
 MASK = 0xFFFFFFFF
 
 
-def seeds(group: int, numbers: list[int], steps: list[Tensor]) -> list[Tensor]:
-    """One seed a tensor, from its place in the optimizer and its count of steps."""
-    return [_mixed((group * 65_537 + i) ^ _mixed(t.to(torch.int64))) for i, t in zip(numbers, steps, strict=True)]
+def salt(group: int, number: int, shard: int = 0) -> int:
+    """What sets a tensor's noise apart: its place in the optimizer, and which shard of it this is."""
+    return (group * 65_537 + number + shard * 0x9E3779B1) & MASK
+
+
+def seeds(salts: list[int], steps: list[Tensor]) -> list[Tensor]:
+    """One seed a tensor, from its salt and its count of steps."""
+    return [_mixed(own ^ _mixed(t.to(torch.int64))) for own, t in zip(salts, steps, strict=True)]
 
 
 def store(x: Tensor, value: Tensor, seed: Tensor | None, first: int = 0) -> None:
@@ -22,8 +25,6 @@ def store(x: Tensor, value: Tensor, seed: Tensor | None, first: int = 0) -> None
     if seed is None or x.dtype != torch.bfloat16:
         x.copy_(value)
         return
-    if hasattr(x, "to_local"):  # a DTensor: each rank rounds its shard
-        x, value = (cast("Any", t).to_local() for t in (x, value))
     numbers = torch.arange(first, first + x.numel(), device=x.device).view(x.shape)
     noise = _mixed(numbers ^ seed.to(x.device)) & 0xFFFF
     value = value.float()

@@ -8,13 +8,14 @@ from itertools import accumulate, groupby
 from typing import Any, NamedTuple, Self
 
 import torch
-import torch.distributed as dist
 import triton
 import triton.language as tl
 from torch import Tensor
 from torch.linalg import vector_norm
 
 from . import _kernels
+from ._rounding import salt
+from ._split import ALONE, Joint, Share
 
 # A worker is one program of a launch, of about eight blocks; at least and at most so many. Captured on an H200, 11 M
 # parameters take 87 µs with 132 · 32 workers and 97 with 132 · 96; 124 M take 864 and 842 µs (829 with 132 · 256, which
@@ -48,11 +49,14 @@ class Row(NamedTuple):
     aligned: bool
     group: int
     number: int
+    share: Share
 
 
-def row(p: Tensor, g: Tensor, z: Tensor, offset: Tensor, step: Tensor, group: int, number: int) -> Row:
+def row(
+    p: Tensor, g: Tensor, z: Tensor, offset: Tensor, step: Tensor, group: int, number: int, share: Share = ALONE
+) -> Row:
     """The line of parameter `number` of a group, whose gradients look like `g`."""
-    return Row(p, z, offset, step, g.dtype, all(t.data_ptr() % 16 == 0 for t in (p, g, z)), group, number)
+    return Row(p, z, offset, step, g.dtype, all(t.data_ptr() % 16 == 0 for t in (p, g, z)), group, number, share)
 
 
 class Tables:
@@ -105,7 +109,7 @@ class Tables:
         ]
         lines = [
             (*(t.data_ptr() for t in (row.p, row.z, row.offset, row.step)), row.p.numel(), begin, count, row.group,
-             row.group * 65_537 + row.number)
+             salt(row.group, row.number, row.share.number))
             for row, begin, count in zip(rows, first, workers, strict=False)
         ]  # fmt: skip
         records = [(f.record.data_ptr(), number.get(_scope(f.scope, g, -1), -1)) for g, f in enumerate(groups)]
@@ -121,6 +125,11 @@ class Tables:
         self.coefficients = torch.empty(len(rows), 4, dtype=torch.float32, device=device)
         self.partial = torch.empty(first[-1], dtype=torch.float64, device=device)
         self.scope_norms = torch.empty(len(scopes), dtype=torch.float64, device=device)
+        shares = [row.share for row, count in zip(rows, workers, strict=True) for _ in range(count)]
+        self.parts = {
+            channel: self._upload([(s.channel == channel) / s.copies for s in shares], torch.float64, device)
+            for channel in ({s.channel for s in shares} if any(s.channel >= 0 for s in shares) else ())
+        }  # what counts of a worker's squares, by the sum over ranks that it goes to
         self.device_index = device.index
         # Kernels that follow others are on the device before these end, and wait there: saves 2 µs for each.
         self.early = EARLY and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
@@ -163,10 +172,10 @@ class Tables:
             launched.append(_launch(_kernels.norms, count, WARPS, False, *arguments, *options))
         self._remember(None if amp else stage, launched)
 
-    def move(self, scale: Tensor | None, found_inf: Tensor | None, process_group: Any) -> None:
+    def move(self, scale: Tensor | None, found_inf: Tensor | None, joint: Joint | None) -> None:
         """Put the norms together, and move everything."""
-        if process_group is not None:
-            self._sum_over(process_group)
+        if joint is not None:
+            self._sum_over(joint)
         phase = None if scale is not None or found_inf is not None else len(self.stages)
         if phase is None or not self._again(phase):  # pragma: no branch - see _again
             self._move(phase, scale, found_inf)
@@ -209,12 +218,12 @@ class Tables:
         self.bring(table, values)
         return table
 
-    def _sum_over(self, process_group: Any) -> None:
-        """Put the other ranks' squares to this one's; a rank without gradients gives zero."""
+    def _sum_over(self, joint: Joint) -> None:
+        """Put the other ranks' squares to this one's."""
         begin, end = self.shared
-        square = self.partial[begin:end].sum()
-        dist.all_reduce(square, group=process_group)
-        self.partial[begin:end] = square / (end - begin)
+        own = self.partial[begin:end]
+        squares = {channel: (own * part).sum() for channel, part in self.parts.items()}
+        own.copy_(joint.sum({(-1, -1): squares}, own[0])[-1, -1] / (end - begin))
 
     def _record_singles(self, record: Tensor, g: int, rows: list[int], found_inf: Tensor | None) -> None:
         """A group of which each tensor has its own norm: the norm over the group, and the largest η."""

@@ -1,0 +1,113 @@
+"""Run by torchrun: where ranks cannot make up one vector, each of them says why, and none waits for ever."""
+
+import os
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from splits import EXECUTIONS, RANK, SETTINGS, WORLD, explicit, fsdp, like
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import Partial, Shard, distribute_tensor
+
+from adamplus import AdamPlus
+
+
+def expect(message: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        call()
+
+
+def give(optimizer: AdamPlus, seed: int) -> None:
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for p, g in zip(params, explicit(params, seed), strict=True):
+        p.grad = like(p, g)
+
+
+def some_ranks_in_eval_mode() -> None:
+    for name, execution in EXECUTIONS.items():
+        model = fsdp()[1]
+        optimizer = AdamPlus(model.parameters(), **SETTINGS, **execution)
+        for first in (True, False):  # before any step, too
+            give(optimizer, 0)
+            optimizer.train(RANK != WORLD - 1)
+            expect(
+                r"step\(\) in eval mode" if RANK == WORLD - 1 else r"not all can take this step: 1 in eval mode",
+                optimizer.step,
+            )
+            if name == "plain" and RANK != WORLD - 1:  # which writes while it computes
+                for call in (optimizer.eval, optimizer.state_dict):
+                    expect("broke off", call)
+            if name == "plain":
+                optimizer = AdamPlus(fsdp()[1].parameters(), **SETTINGS, **execution)
+            optimizer.train()
+            if first:
+                give(optimizer, 1)
+                optimizer.step()
+                assert optimizer.stats().step == 1
+
+
+def a_rank_with_an_error_of_its_own() -> None:
+    params = [nn.Parameter(torch.ones(3))]
+    for execution in EXECUTIONS.values():
+        optimizer = AdamPlus(params, **SETTINGS, process_group=dist.group.WORLD, **execution)
+        params[0].grad = torch.ones(3).to_sparse() if RANK == 0 else torch.ones(3)
+        expect("sparse gradient" if RANK == 0 else "1 with an error", optimizer.step)
+
+
+def groups_that_are_not_the_same() -> None:
+    """Each rank waits in a group of its own for the others, who are elsewhere: until the group's time is over."""
+    groups = [dist.new_group(timeout=timedelta(seconds=3)) for _ in range(WORLD)]
+    optimizer = AdamPlus([nn.Parameter(torch.ones(3))], process_group=groups[RANK])
+    give(optimizer, 0)
+    expect(r"the norm over the ranks \[0, 1.*was not summed up.*process_group of the same ranks", optimizer.step)
+
+
+def meshes_and_groups_of_other_ranks() -> None:
+    some = DeviceMesh("cpu", list(range(WORLD - 1)))
+    optimizer = AdamPlus([nn.Parameter(distribute_tensor(torch.ones(4), some, [Shard(0)]))])
+    give(optimizer, 0)
+    expect(
+        f"and this is rank {RANK}" if RANK == WORLD - 1 else f"there are {WORLD} ranks: the others may have parameters",
+        optimizer.step,
+    )
+    joined = AdamPlus(
+        [nn.Parameter(distribute_tensor(torch.ones(4), some, [Shard(0)]))], process_group=dist.group.WORLD
+    )
+    give(joined, 0)
+    expect(f"and this is rank {RANK}" if RANK == WORLD - 1 else "1 with an error", joined.step)
+
+    inner: Any = dist.new_group([0])
+    mine = [nn.Parameter(distribute_tensor(torch.ones(4), init_device_mesh("cpu", (WORLD,)), [Shard(0)]))]
+    if RANK == 0:
+        optimizer = AdamPlus(mine, process_group=inner)
+        mine[0].grad = mine[0].detach().clone()
+        expect(r"process_group has the ranks \[0\]", optimizer.step)
+    else:
+        expect("does not contain this rank", lambda: AdamPlus(mine, process_group=inner))
+
+    whole = init_device_mesh("cpu", (WORLD,))
+    without_value: Any = nn.Parameter(torch.distributed.tensor.DTensor.from_local(torch.ones(2), whole, [Partial()]))
+    optimizer = AdamPlus([without_value])
+    without_value.grad = without_value.detach().clone()
+    expect("has the placements", optimizer.step)
+
+
+CASES = (
+    some_ranks_in_eval_mode,
+    a_rank_with_an_error_of_its_own,
+    meshes_and_groups_of_other_ranks,
+    groups_that_are_not_the_same,
+)
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    for case in CASES:
+        if not sys.argv[1:] or case.__name__ in sys.argv[1:]:
+            case()
+            print(RANK, case.__name__, flush=True)
+    os._exit(0)  # gloo's threads may abort the interpreter on its way out, after everything was shown

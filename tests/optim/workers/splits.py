@@ -1,0 +1,284 @@
+"""Run by torchrun: every way of splitting a model takes the steps that one process takes."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+
+from adamplus import AdamPlus
+
+STEPS, TOLERANCE = 50, 1e-6
+SETTINGS: dict[str, Any] = {"lr": 0.02, "beta": 0.2, "weight_decay": 0.01}
+EXECUTIONS: dict[str, dict[str, Any]] = {"plain": {"foreach": False}, "foreach": {}, "fused": {"fused": True}}
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def small_model(hidden: int = 7) -> nn.Sequential:
+    """Of seven rows and of three, which are even for no number of ranks; the last layer's bias is frozen."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, hidden), nn.Tanh(), nn.Linear(hidden, 3))
+    model[2].bias.requires_grad_(False)
+    return model
+
+
+def share_of_the_batch(x: Tensor) -> Tensor:
+    return x.chunk(WORLD)[RANK]
+
+
+def everything(x: Tensor) -> Tensor:
+    return x
+
+
+def ddp() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
+    model = small_model()
+    return DistributedDataParallel(model), model, share_of_the_batch
+
+
+def fsdp(*shape: int) -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
+    """FSDP2 over one dimension, HSDP over two."""
+    names = ("replicate", "shard")[-len(shape or (WORLD,)) :]
+    model, mesh = small_model(), init_device_mesh("cpu", shape or (WORLD,), mesh_dim_names=names)
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh)
+    return model, model, share_of_the_batch
+
+
+def hsdp() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
+    return fsdp(WORLD // 2, 2)
+
+
+def tensor_parallel() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
+    model = small_model(8)
+    plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+    return parallelize_module(model, init_device_mesh("cpu", (WORLD,)), plan), model, everything
+
+
+def beside_plain_layers() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
+    model = small_model(8)
+    plan = {"0": ColwiseParallel(output_layouts=Replicate())}
+    return parallelize_module(model, init_device_mesh("cpu", (WORLD,)), plan), model, everything
+
+
+def two_dimensions() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
+    mesh = init_device_mesh("cpu", (WORLD // 2, 2), mesh_dim_names=("data", "tensor"))
+    model = small_model(8)  # tensor parallel layers are even, torch has it
+    parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh["data"])
+    return model, model, lambda x: x.chunk(WORLD // 2)[mesh["data"].get_local_rank()]
+
+
+SPLITS = (ddp, fsdp, hsdp, tensor_parallel, beside_plain_layers, two_dimensions)
+
+
+def batches() -> Iterator[tuple[Tensor, Tensor]]:
+    for step in range(STEPS):
+        generator = torch.Generator().manual_seed(step)
+        x = torch.randn(8, 5, generator=generator)
+        yield x, x[:, :3].sin()
+
+
+def whole(p: Tensor) -> Tensor:
+    return (p.full_tensor() if isinstance(p, DTensor) else p).detach().clone()
+
+
+def trajectory(optimizer: AdamPlus, run: nn.Module, model: nn.Module, mine: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """w every ten steps."""
+    found: list[Tensor] = []
+    for step, (x, y) in enumerate(batches()):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(run(mine(x)), mine(y))
+        loss.backward()
+        optimizer.step()
+        if step % 10 == 9:
+            with optimizer.averaged():
+                found += [whole(p) for p in model.parameters()]
+    return found
+
+
+def assert_close(found: list[Tensor], expected: list[Tensor], what: str) -> None:
+    for a, b in zip(found, expected, strict=True):
+        distance = float(((a - b).abs().max() / b.abs().max()).detach())
+        assert distance <= TOLERANCE, f"{what}: {distance:.1e} from one process, rank {RANK}"
+
+
+def every_split_is_one_process() -> None:
+    singles: dict[int, tuple[list[Tensor], float]] = {}
+    for hidden in (7, 8):
+        model = small_model(hidden)
+        optimizer = AdamPlus(model.parameters(), **SETTINGS)
+        singles[hidden] = trajectory(optimizer, model, model, everything), optimizer.stats().norm_sum
+    for split in SPLITS:
+        for name, execution in EXECUTIONS.items():
+            run, model, mine = split()
+            optimizer = AdamPlus(model.parameters(), **SETTINGS, **execution)
+            expected, norm_sum = singles[next(model.parameters()).shape[0]]
+            what = f"{split.__name__}, {name}"
+            assert_close(trajectory(optimizer, run, model, mine), expected, what)
+            assert abs(optimizer.stats().norm_sum / norm_sum - 1) <= TOLERANCE, what
+            assert (name == "fused") == (optimizer._plan is not None), what
+
+
+def explicit(placed: list[Tensor], seed: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(p.shape, generator=generator) for p in placed]
+
+
+def like(p: Tensor, value: Tensor) -> Tensor:
+    return distribute_tensor(value, p.device_mesh, p.placements) if isinstance(p, DTensor) else value.clone()
+
+
+def several_meshes_and_scopes() -> None:
+    """Dense parameters on one mesh, experts on another, plain ones beside them, and gradients yet to be added up."""
+    flat = init_device_mesh("cpu", (WORLD,))
+    square = init_device_mesh("cpu", (WORLD // 2, 2), mesh_dim_names=("data", "experts"))
+    torch.manual_seed(0)
+    values = [torch.randn(shape) for shape in ((7, 3), (4, 5), (3,), (6,), (2, 2), (1,))]
+    for scope in ("global", "group", "tensor"):
+        for name, execution in EXECUTIONS.items():
+            if name == "fused" and scope != "global":
+                continue
+            params = [
+                nn.Parameter(distribute_tensor(values[0], flat, [Shard(0)])),
+                nn.Parameter(distribute_tensor(values[1], square, [Shard(1), Shard(0)])),
+                nn.Parameter(values[2].clone()),
+                nn.Parameter(distribute_tensor(values[3], square, [Replicate(), Shard(0)])),
+                nn.Parameter(distribute_tensor(values[4], flat, [Replicate()])),
+                nn.Parameter(distribute_tensor(values[5], flat, [Shard(0)])),  # which only one rank has
+            ]
+            single = [nn.Parameter(v.clone()) for v in values]
+            split, alone = (
+                AdamPlus([{"params": ps[:3]}, {"params": ps[3:], "lr": 0.03}], norm_scope=scope, **SETTINGS, **extra)
+                for ps, extra in ((params, execution), (single, {}))
+            )
+            for step in range(STEPS):
+                for i, (p, q, g) in enumerate(zip(params, single, explicit(single, step), strict=True)):
+                    missing = (step + i) % 7 == 0
+                    q.grad = None if missing else g
+                    p.grad = None if missing else like(p, g)
+                    if i == 4 and not missing:  # a part on each rank, the sum of which is the gradient
+                        p.grad = DTensor.from_local(g * (RANK + 1) / (WORLD * (WORLD + 1) / 2), flat, [Partial()])
+                split.step()
+                alone.step()
+                if step % 10 == 9:
+                    with split.averaged(), alone.averaged():
+                        assert_close([whole(p) for p in params], single, f"meshes, {scope}, {name}, step {step}")
+            for group in (0, 1):
+                a, b = split.stats(group), alone.stats(group)
+                assert abs(a.norm_sum / b.norm_sum - 1) <= TOLERANCE, f"meshes, {scope}, {name}: {a} and {b}"
+
+
+def hand_made_partitions() -> None:
+    """Each rank owns some parameters, the last one none; one is missing its gradients now and then."""
+    torch.manual_seed(0)
+    owners = max(1, WORLD - 1)
+    values = [torch.randn(n) for n in (3, 4, 5, 2, 6)]
+    for name, execution in EXECUTIONS.items():
+        single = [nn.Parameter(v.clone()) for v in values]
+        numbers = list(range(RANK, len(values), owners)) if owners > RANK else []
+        mine = [nn.Parameter(values[i].clone()) for i in numbers]
+        alone = AdamPlus(single, **SETTINGS)
+        share = AdamPlus([{"params": mine}], **SETTINGS, process_group=dist.group.WORLD, **execution)
+        for step in range(STEPS):
+            for i, (q, g) in enumerate(zip(single, explicit(single, step), strict=True)):
+                q.grad = None if step % 5 == 2 and i % owners == 0 else g
+            for i, p in zip(numbers, mine, strict=True):
+                g = single[i].grad
+                p.grad = None if g is None else g.clone()
+            alone.step()
+            share.step()
+        with alone.averaged(), share.averaged():
+            assert_close(mine, [single[i] for i in numbers], f"hand-made, {name}")
+        assert abs(share.stats().norm_sum / alone.stats().norm_sum - 1) <= TOLERANCE
+
+
+def meshes_of_some_ranks() -> None:
+    """Ranks with experts of their own, on meshes of theirs, beside what all have: joined by process_group."""
+    halves = [[r for r in range(WORLD) if r % 2 == h] for h in (0, 1)]
+    meshes = init_device_mesh("cpu", (WORLD // 2, 2), mesh_dim_names=("data", "expert"))
+    flat = init_device_mesh("cpu", (WORLD,))
+    torch.manual_seed(0)
+    dense, *experts = (torch.randn(shape) for shape in ((7, 3), (5, 2), (4, 3)))
+    half = next(i for i, ranks in enumerate(halves) if RANK in ranks)
+    single = [nn.Parameter(v.clone()) for v in (dense, *experts)]
+    for name, execution in EXECUTIONS.items():
+        params = [
+            nn.Parameter(distribute_tensor(dense, flat, [Shard(0)])),
+            nn.Parameter(distribute_tensor(experts[half], meshes["data"], [Shard(0)])),
+        ]
+        single = [nn.Parameter(v.clone()) for v in (dense, *experts)]
+        alone = AdamPlus(single, **SETTINGS)
+        split = AdamPlus(params, **SETTINGS, process_group=dist.group.WORLD, **execution)
+        for step in range(STEPS):
+            grads = explicit(single, step)
+            for q, g in zip(single, grads, strict=True):
+                q.grad = g
+            params[0].grad, params[1].grad = like(params[0], grads[0]), like(params[1], grads[1 + half])
+            alone.step()
+            split.step()
+        assert_close([whole(p) for p in params], [single[0], single[1 + half]], f"meshes of some ranks, {name}")
+
+
+def zero_redundancy() -> None:
+    model, single = small_model(), small_model()
+
+    def shared(params: Any, **settings: Any) -> AdamPlus:
+        return AdamPlus(params, process_group=dist.group.WORLD, **settings)
+
+    wrapped = DistributedDataParallel(model)
+    optimizer: Any = ZeroRedundancyOptimizer(
+        [p for p in model.parameters() if p.requires_grad], optimizer_class=shared, **SETTINGS
+    )
+    alone = AdamPlus([p for p in single.parameters() if p.requires_grad], **SETTINGS)
+    for x, y in batches():
+        for m, o, mine in ((wrapped, optimizer, share_of_the_batch), (single, alone, everything)):
+            o.zero_grad()
+            nn.functional.mse_loss(m(mine(x)), mine(y)).backward()
+            o.step()
+    assert_close(list(model.parameters()), list(single.parameters()), "ZeroRedundancyOptimizer, ŵ")
+    optimizer.optim.eval()
+    optimizer._sync_params()
+    alone.eval()
+    assert_close(list(model.parameters()), list(single.parameters()), "ZeroRedundancyOptimizer, w")
+
+
+def compiled() -> None:
+    for fused in (None, True):
+        run, model, mine = fsdp()
+        single = small_model()
+        split = AdamPlus(model.parameters(), **SETTINGS, fused=fused)
+        alone = AdamPlus(single.parameters(), **SETTINGS)
+        step = torch.compile(split.step, fullgraph=True)
+        for i, (x, y) in enumerate(batches()):
+            if i == 12:
+                break
+            for m, o, part in ((run, split, mine), (single, alone, everything)):
+                o.zero_grad()
+                nn.functional.mse_loss(m(part(x)), part(y)).backward()
+                step() if o is split else o.step()
+        with split.averaged(), alone.averaged():
+            assert_close([whole(p) for p in model.parameters()], list(single.parameters()), f"compiled, fused={fused}")
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    names = sys.argv[1:] or [
+        "every_split_is_one_process", "several_meshes_and_scopes", "hand_made_partitions", "meshes_of_some_ranks",
+        "zero_redundancy", "compiled",
+    ]  # fmt: skip
+    for name in names:
+        globals()[name]()
+        if RANK == 0:
+            print(name, flush=True)
+    dist.barrier()
+    os._exit(0)  # gloo's threads may abort the interpreter on its way out, after everything was shown
