@@ -1,4 +1,4 @@
-"""PyTorch Lightning: train at ŵ; validate, test, predict, save and finish at w."""
+"""PyTorch Lightning: train at ŵ; validate, save and finish at w."""
 
 from contextlib import ExitStack
 from functools import partial
@@ -48,14 +48,6 @@ class AdamPlusCallback(Callback):
             optimizer.train()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put w into the parameters."""
-        _eval(trainer)
-
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put w into the parameters."""
-        _eval(trainer)
-
-    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Put w into the parameters."""
         _eval(trainer)
 
