@@ -1,0 +1,76 @@
+"""PyTorch Lightning: train at ŵ; validate, save and finish at w."""
+
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from adamplus import AdamPlus
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+else:
+    try:
+        from lightning.pytorch import Callback, LightningModule, Trainer
+    except ModuleNotFoundError:  # the same library under its older name
+        from pytorch_lightning import Callback, LightningModule, Trainer
+
+
+class AdamPlusCallback(Callback):
+    """Have Lightning evaluate, save and finish at w, and train at ŵ.
+
+    Every Adam⁺ optimizer of the run is switched; others are left alone. Whatever `trainer.save_checkpoint` writes, for
+    `ModelCheckpoint` and weights alone included, has w in the model, and resumes bit for bit. After `fit()`, also
+    after one that failed, the model is at w.
+
+    Example:
+        >>> from lightning.pytorch import Trainer
+        >>> from adamplus.integrations.lightning import AdamPlusCallback
+        >>> trainer = Trainer(accelerator="cpu", callbacks=[AdamPlusCallback()], logger=False)
+    """
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Stand in front of `trainer.save_checkpoint`: no hook of Lightning sees weights that are saved alone."""
+        if "save_checkpoint" not in vars(trainer):
+            vars(trainer)["save_checkpoint"] = partial(_save_at_w, trainer)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Refuse a run without Adam⁺."""
+        if not _ours(trainer):
+            names = ", ".join(type(optimizer).__name__ for optimizer in trainer.optimizers) or "no optimizer"
+            raise TypeError(
+                f"AdamPlusCallback switches Adam⁺ optimizers, and configure_optimizers() gave {names}: "
+                "leave the callback out, or give an AdamPlus that nothing wraps"
+            )
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Put ŵ into the parameters, whatever was evaluated since the last batch."""
+        for optimizer in _ours(trainer):
+            optimizer.train()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Put w into the parameters."""
+        _eval(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave w to the user."""
+        _eval(trainer)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Leave w to the user."""
+        _eval(trainer)
+
+
+def _ours(trainer: Trainer) -> list[AdamPlus]:
+    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, AdamPlus)]
+
+
+def _eval(trainer: Trainer) -> None:
+    for optimizer in _ours(trainer):
+        optimizer.eval()
+
+
+def _save_at_w(trainer: Trainer, *args: Any, **kwargs: Any) -> None:
+    with ExitStack() as stack:
+        for optimizer in _ours(trainer):
+            stack.enter_context(optimizer.averaged())
+        type(trainer).save_checkpoint(trainer, *args, **kwargs)
