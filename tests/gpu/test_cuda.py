@@ -152,3 +152,49 @@ def test_scalars_take_no_half_kilobyte_each():
     z = 2000 * 512
     assert torch.cuda.max_memory_allocated() - before - z <= 2 * 2**20
     assert len(optimizer.state) == 2000
+
+
+@pytest.fixture
+def one_rank():
+    import torch.distributed as dist
+
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("offload", [False, True])
+def test_fully_sharded_parameters_are_stepped_as_plain_ones(one_rank: Any, offload: bool):
+    from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard
+
+    def model() -> nn.Sequential:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(30, 40), nn.Tanh(), nn.Linear(40, 3)).cuda()
+
+    sharded, alone = model(), model()
+    fully_shard(sharded, offload_policy=CPUOffloadPolicy() if offload else OffloadPolicy())
+    optimizers = [AdamPlus(m.parameters(), weight_decay=0.01) for m in (sharded, alone)]
+    for i in range(10):
+        x = torch.randn(16, 30, device="cuda", generator=torch.Generator("cuda").manual_seed(i))
+        for m, optimizer in zip((sharded, alone), optimizers, strict=True):
+            optimizer.zero_grad()
+            m(x).square().mean().backward()
+            optimizer.step()
+    assert (optimizers[0]._plan is None) == offload
+    for p, q in zip(sharded.parameters(), alone.parameters(), strict=True):
+        whole = p.to_local().cuda()  # pyright: ignore[reportAttributeAccessIssue]
+        torch.testing.assert_close(whole, q, rtol=1e-5 if offload else 0, atol=1e-6 if offload else 0)
+
+
+def test_the_norm_over_a_process_group_needs_no_wait(one_rank: Any):
+    joined, alone = AdamPlus(made(), fused=True, process_group=one_rank.group.WORLD), AdamPlus(made(), fused=True)
+    for i in range(6):
+        for optimizer in (joined, alone):
+            give(optimizer, gradients(i))
+            torch.cuda.set_sync_debug_mode("error" if i > 1 else "default")
+            try:
+                optimizer.step()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+    assert difference(values(joined), values(alone)) <= 1e-6
+    assert joined.stats() == pytest.approx(alone.stats(), rel=1e-12)

@@ -1,24 +1,58 @@
-"""Several processes, one vector. (What each way of splitting a model costs is the next issue's.)"""
+"""Several processes, one vector: each way of splitting a model, and what is said where that cannot be."""
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from cases import difference, give, values
 from torch import nn
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from adamplus import AdamPlus
+from adamplus.optim._split import Joint
+
+WORKERS = Path(__file__).parent / "workers"
+FOUR = pytest.param(4, marks=pytest.mark.slow)
 
 
-def test_shares_ddp_and_fully_shard_on_two_processes():
-    worker = Path(__file__).parent / "workers" / "shares.py"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(worker)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
+def torchrun(processes: int, worker: str, *arguments: str) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command += [str(WORKERS / worker), *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def one_rank():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist.group.WORLD
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("processes", [2, FOUR])
+@pytest.mark.parametrize(
+    "splits",
+    ["every_split_is_one_process", "several_meshes_and_scopes hand_made_partitions meshes_of_some_ranks", "compiled",
+     "zero_redundancy one_small_message rounding_at_random"],
+)  # fmt: skip
+def test_every_split_takes_the_steps_of_one_process(splits: str, processes: int):
+    torchrun(processes, "splits.py", *splits.split())
+
+
+@pytest.mark.parametrize("processes", [2, FOUR])
+def test_ranks_that_disagree_say_so_and_do_not_wait(processes: int):
+    torchrun(processes, "disagree.py")
+
+
+def test_following_through_wrappers():
+    torchrun(2, "following.py")
 
 
 def test_a_process_group_needs_the_global_norm():
@@ -29,9 +63,70 @@ def test_a_process_group_needs_the_global_norm():
 
 def test_a_copy_without_its_process_group_is_refused():
     """A copy that lost it would train, silently, with the wrong norm."""
-    import pickle
-
     group = torch.distributed.ProcessGroup(0, 1)  # pyright: ignore[reportCallIssue]
     optimizer = AdamPlus([nn.Parameter(torch.ones(1))], process_group=group)
     with pytest.raises(TypeError, match="pickle"):
         pickle.dumps(optimizer)
+
+
+def test_a_differentiable_step_takes_no_dtensor(one_rank: Any):
+    mesh = dist.init_device_mesh("cpu", (1,))
+    p = nn.Parameter(distribute_tensor(torch.ones(3), mesh, [Shard(0)]))
+    optimizer = AdamPlus([p], differentiable=True)
+    p.grad = p.detach().clone()
+    with pytest.raises(RuntimeError, match="is a DTensor, and differentiable"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("execution", [{"foreach": False}, {}, {"fused": True}])
+def test_a_mesh_of_one_rank_needs_no_message(one_rank: Any, execution: Any, monkeypatch: pytest.MonkeyPatch):
+    """And local tensors, other gradients' placements and swapped tensors are followed."""
+    monkeypatch.setattr(dist, "all_reduce", None)
+    mesh = dist.init_device_mesh("cpu", (1,))
+    values_ = [torch.randn(5, 3), torch.randn(4)]
+    split = AdamPlus(
+        [
+            nn.Parameter(distribute_tensor(v, mesh, [at]))
+            for v, at in zip(values_, (Shard(0), Replicate()), strict=True)
+        ],
+        **execution,
+    )
+    plain = AdamPlus([nn.Parameter(v.clone()) for v in values_], **execution)
+    ps: list[Any] = split.param_groups[0]["params"]
+    for i in range(6):
+        grads = [torch.randn_like(v) for v in values_]
+        give(plain, grads)
+        for p, g in zip(ps, grads, strict=True):
+            p.grad = distribute_tensor(g, mesh, [Replicate() if i == 3 else p.placements[0]])
+        if i == 4:
+            ps[0]._local_tensor = ps[0]._local_tensor.clone()  # as FSDP2 does after `module.to()`
+        split.step()
+        plain.step()
+    assert split._joint is None
+    assert difference([p._local_tensor for p in ps], values(plain)) == 0
+    assert split.stats() == plain.stats()
+
+
+def test_a_fused_step_of_dtensors_is_for_the_global_norm(one_rank: Any):
+    mesh = dist.init_device_mesh("cpu", (1,))
+    p = nn.Parameter(distribute_tensor(torch.ones(3), mesh, [Shard(0)]))
+    with pytest.raises(RuntimeError, match="is a DTensor, and norm_scope is 'tensor'"):
+        AdamPlus([p], norm_scope="tensor", fused=True)
+
+
+def test_a_message_is_where_its_group_can_sum(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
+    """Parameters that are offloaded to the CPU, and a group of GPUs."""
+    joint = Joint([{"params": []}], one_rank)
+    joint.channels = [joint.channels[0]._replace(devices=["meta"])]
+    seen: list[str] = []
+    monkeypatch.setattr(dist, "all_reduce", lambda message, group: seen.append(message.device.type))
+    monkeypatch.setattr(Joint, "check", lambda *_: None)
+    joint.tell(True, torch.zeros(3, dtype=torch.float64))
+    assert seen == ["meta"]
+
+
+def test_news_of_other_ranks_on_an_accelerator_need_no_wait(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
+    asserted: list[str] = []
+    monkeypatch.setattr(torch, "_assert_async", lambda condition, text: asserted.append(text))
+    Joint([{"params": []}], one_rank).check(0, torch.ones(2, device="meta"))
+    assert "another rank cannot take this step" in asserted[0]

@@ -83,10 +83,14 @@ class Plan:
             self.configure(groups)
             # Norms only read, so the device begins with those of the largest tensors while the host looks at the
             # others, and is busy with these while the host looks whether all that it holds is still the optimizer's.
+            seen: list[Any] = []
             for number, (begin, _) in enumerate(self.tables.stages):
-                places = self.gradients[number].look() if self.inputs[number].stay() else None
+                if not self.inputs[number].stay():
+                    return False
+                places, gradients = self.gradients[number].look()
                 if places is None or not self.tables.aim(begin, places):
                     return False
+                seen.append(gradients)
                 self.tables.norms(number, scale)
             if not (any(self.tables.at) and self._holds(groups, state)):
                 return False

@@ -34,8 +34,11 @@ class Gradients:
         self.places: list[int] = []
         self.copies: list[Tensor] = []  # of gradients in another layout; kernels may still read them
 
-    def look(self) -> list[int] | None:
-        """Where each gradient is; None where one does not look as it should."""
+    def look(self) -> tuple[list[int] | None, list[Any]]:
+        """Where each gradient is, or None where one does not look as it should; and the gradients.
+
+        To let go of them takes time, which the caller has when kernels are running.
+        """
         gradients: list[Any] = list(map(GRADIENT, self.params))
         if self.split:
             gradients = [
@@ -43,11 +46,11 @@ class Gradients:
                 for g, spec, p in zip(gradients, self.specs, self.params, strict=True)
             ]
         if self.guards is None or not self.guards.check(*gradients):
-            return self._look_at_each(gradients)
+            return self._look_at_each(gradients), gradients
         if not SAME_PLACES(gradients, self.pointers, self.numbers):
             self.pointers = list(map(POINTER, gradients))
             self.places = [pointer or EMPTY for pointer in self.pointers]
-        return self.places
+        return self.places, gradients
 
     def _look_at_each(self, gradients: list[Tensor | None]) -> list[int] | None:
         self.guards, self.copies, self.places = None, [], []

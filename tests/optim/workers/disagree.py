@@ -12,7 +12,7 @@ import torch.distributed as dist
 from splits import EXECUTIONS, RANK, SETTINGS, WORLD, explicit, fsdp, like
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import Partial, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
 
 from adamplus import AdamPlus
 
@@ -61,7 +61,7 @@ def a_rank_with_an_error_of_its_own() -> None:
 
 def groups_that_are_not_the_same() -> None:
     """Each rank waits in a group of its own for the others, who are elsewhere: until the group's time is over."""
-    groups = [dist.new_group(timeout=timedelta(seconds=3)) for _ in range(WORLD)]
+    groups: list[Any] = [dist.new_group(timeout=timedelta(seconds=3)) for _ in range(WORLD)]
     optimizer = AdamPlus([nn.Parameter(torch.ones(3))], process_group=groups[RANK])
     give(optimizer, 0)
     expect(r"the norm over the ranks \[0, 1.*was not summed up.*process_group of the same ranks", optimizer.step)
@@ -91,7 +91,7 @@ def meshes_and_groups_of_other_ranks() -> None:
         expect("does not contain this rank", lambda: AdamPlus(mine, process_group=inner))
 
     whole = init_device_mesh("cpu", (WORLD,))
-    without_value: Any = nn.Parameter(torch.distributed.tensor.DTensor.from_local(torch.ones(2), whole, [Partial()]))
+    without_value: Any = nn.Parameter(DTensor.from_local(torch.ones(2), whole, [Partial()]))
     optimizer = AdamPlus([without_value])
     without_value.grad = without_value.detach().clone()
     expect("has the placements", optimizer.step)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -65,7 +65,7 @@ def tensor_parallel() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]
 
 def beside_plain_layers() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
     model = small_model(8)
-    plan = {"0": ColwiseParallel(output_layouts=Replicate())}
+    plan: dict[str, Any] = {"0": ColwiseParallel(output_layouts=Replicate())}
     return parallelize_module(model, init_device_mesh("cpu", (WORLD,)), plan), model, everything
 
 
@@ -106,7 +106,7 @@ def trajectory(optimizer: AdamPlus, run: nn.Module, model: nn.Module, mine: Call
     return found
 
 
-def assert_close(found: list[Tensor], expected: list[Tensor], what: str) -> None:
+def assert_close(found: Sequence[Tensor], expected: Sequence[Tensor], what: str) -> None:
     for a, b in zip(found, expected, strict=True):
         distance = float(((a - b).abs().max() / b.abs().max()).detach())
         assert distance <= TOLERANCE, f"{what}: {distance:.1e} from one process, rank {RANK}"
@@ -129,7 +129,7 @@ def every_split_is_one_process() -> None:
             assert (name == "fused") == (optimizer._plan is not None), what
 
 
-def explicit(placed: list[Tensor], seed: int) -> list[Tensor]:
+def explicit(placed: Sequence[Tensor], seed: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(p.shape, generator=generator) for p in placed]
 
@@ -232,12 +232,13 @@ def meshes_of_some_ranks() -> None:
 def zero_redundancy() -> None:
     model, single = small_model(), small_model()
 
-    def shared(params: Any, **settings: Any) -> AdamPlus:
-        return AdamPlus(params, process_group=dist.group.WORLD, **settings)
+    class Shared(AdamPlus):
+        def __init__(self, params: Any, **settings: Any) -> None:
+            super().__init__(params, process_group=dist.group.WORLD, **settings)
 
     wrapped = DistributedDataParallel(model)
     optimizer: Any = ZeroRedundancyOptimizer(
-        [p for p in model.parameters() if p.requires_grad], optimizer_class=shared, **SETTINGS
+        [p for p in model.parameters() if p.requires_grad], optimizer_class=Shared, **SETTINGS
     )
     alone = AdamPlus([p for p in single.parameters() if p.requires_grad], **SETTINGS)
     for x, y in batches():
@@ -270,11 +271,58 @@ def compiled() -> None:
             assert_close([whole(p) for p in model.parameters()], list(single.parameters()), f"compiled, fused={fused}")
 
 
+def one_small_message() -> None:
+    """A step of a sharded model sends one message of three numbers, and gathers nothing."""
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    sent: list[Tensor] = []
+    original = dist.all_reduce
+    for split in (fsdp, hsdp, two_dimensions):
+        for name, execution in EXECUTIONS.items():
+            run, model, mine = split()
+            optimizer = AdamPlus(model.parameters(), **SETTINGS, **execution)
+            for step, (x, y) in enumerate(batches()):
+                if step == 3:
+                    break
+                optimizer.zero_grad()
+                nn.functional.mse_loss(run(mine(x)), mine(y)).backward()
+                sent.clear()
+
+                def counted(message: Tensor, *arguments: Any, **names: Any) -> Any:
+                    sent.append(message)
+                    return original(message, *arguments, **names)
+
+                dist.all_reduce = counted
+                with CommDebugMode() as mode:
+                    optimizer.step()
+                dist.all_reduce = original
+                assert [m.numel() for m in sent] == [3], f"{split.__name__}, {name}: {[m.shape for m in sent]}"
+                assert mode.get_total_counts() <= 1, f"{split.__name__}, {name}: {mode.get_comm_counts()}"
+
+
+def rounding_at_random() -> None:
+    """Shards are rounded by numbers of their own, and replicas by the same ones."""
+    mesh = init_device_mesh("cpu", (WORLD // 2, 2))
+    for execution in EXECUTIONS.values():
+        value = torch.ones(2, 4096, dtype=torch.bfloat16)
+        p: Any = nn.Parameter(distribute_tensor(value, mesh, [Replicate(), Shard(0)]))
+        optimizer = AdamPlus([p], lr=1e-3, beta=0.5, norm_power=0.0, stochastic_rounding=True, **execution)
+        for _ in range(3):
+            p.grad = distribute_tensor(torch.full_like(value, 0.5), mesh, [Replicate(), Shard(0)])
+            optimizer.step()
+        rows = [torch.empty_like(p._local_tensor) for _ in range(WORLD)]
+        dist.all_gather(rows, p._local_tensor.detach())
+        for rank, row in enumerate(rows):
+            assert torch.equal(row, rows[rank % 2])
+        assert not torch.equal(rows[0], rows[1])
+        assert 0.99 < float(rows[0].float().mean()) < 1.0
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     names = sys.argv[1:] or [
         "every_split_is_one_process", "several_meshes_and_scopes", "hand_made_partitions", "meshes_of_some_ranks",
-        "zero_redundancy", "compiled",
+        "zero_redundancy", "compiled", "one_small_message", "rounding_at_random",
     ]  # fmt: skip
     for name in names:
         globals()[name]()

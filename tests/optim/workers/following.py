@@ -1,4 +1,4 @@
-"""Run by torchrun: several processes train one model, each with its share of it."""
+"""Run by torchrun: `follow(model)` through what wraps a model on several processes."""
 
 import os
 
@@ -10,29 +10,6 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from adamplus import AdamPlus
-
-
-def shares_make_up_one_vector(fused: bool) -> None:
-    torch.manual_seed(0)
-    dtype, tolerance = (torch.float32, 1e-6) if fused else (torch.float64, 1e-13)
-    everything = [nn.Parameter(torch.randn(n, dtype=dtype)) for n in (3, 4, 5, 2)]
-    mine = [nn.Parameter(p.detach().clone()) for p in everything[dist.get_rank() :: dist.get_world_size()]]
-    whole = AdamPlus(everything, weight_decay=0.01)
-    share = AdamPlus(mine, weight_decay=0.01, process_group=dist.group.WORLD, fused=fused or None)
-    for step in range(20):
-        grads = [torch.randn_like(p) for p in everything]
-        if step in (3, 4):  # rank 0 has no gradient at all, and still takes part in the norm
-            grads = [None if i % 2 == 0 else g for i, g in enumerate(grads)]
-        for p, g in zip(everything, grads, strict=True):
-            p.grad = g
-        for p, g in zip(mine, grads[dist.get_rank() :: dist.get_world_size()], strict=True):
-            p.grad = None if g is None else g.clone()
-        whole.step()
-        share.step()
-    for p, q in zip(everything[dist.get_rank() :: dist.get_world_size()], mine, strict=True):
-        torch.testing.assert_close(q, p, rtol=tolerance, atol=tolerance)
-    if share.state:
-        assert abs(share.stats().norm_sum / whole.stats().norm_sum - 1) < tolerance
 
 
 def following_through_ddp(order: str) -> None:
@@ -90,8 +67,6 @@ def following_through_fully_shard() -> None:
 
 if __name__ == "__main__":
     dist.init_process_group("gloo")
-    shares_make_up_one_vector(fused=False)
-    shares_make_up_one_vector(fused=True)
     following_through_ddp("follow first")
     following_through_ddp("wrap first")
     following_through_fully_shard()
