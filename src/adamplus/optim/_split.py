@@ -143,6 +143,15 @@ class Joint:
         return message
 
 
+def sum_over(mesh: Any, count: float) -> float:
+    """What all ranks of a mesh have counted; it waits for them."""
+    for group in mesh.get_all_groups():
+        message = torch.tensor(count, device=_channel(group).devices[0])
+        dist.all_reduce(message, group=group)
+        count = message.item()
+    return count
+
+
 def scope(group: dict[str, Any], i: int, j: int) -> Scope:
     """Which norm parameter j of a group, the i-th, is part of."""
     kind = group["norm_scope"]
