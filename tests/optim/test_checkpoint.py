@@ -75,7 +75,7 @@ def test_being_asked_for_its_state_changes_nothing(name: str, mode: str):
     optimizer.follow(model)
     model.train(mode == "train")
     before = values(optimizer)
-    asked = get_optimizer_state_dict(model, optimizer)
+    asked: Any = get_optimizer_state_dict(model, optimizer)
     assert set(asked["state"]) == {name for name, _ in model.named_parameters()}
     assert optimizer.training == (mode == "train")
     assert all(torch.equal(a, b) for a, b in zip(before, values(optimizer), strict=True))

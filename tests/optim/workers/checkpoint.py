@@ -6,6 +6,7 @@ processes as it is given, and compares. Without torchrun there is one process, a
 
 import os
 import sys
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -150,11 +151,15 @@ def options_of(how: str) -> StateDictOptions:
     return StateDictOptions(full_state_dict=full, cpu_offload=full, flatten_optimizer_state_dict=how == "flattened")
 
 
+def state_dtype(case: int) -> torch.dtype | None:
+    return (None, torch.float64, torch.float32)[case % 3]
+
+
 def whole(p: Tensor) -> Tensor:
     return p.full_tensor() if hasattr(p, "full_tensor") else p.detach()  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def assert_close(a: dict[str, Tensor], b: dict[str, Tensor], tolerance: float) -> None:
+def assert_close(a: Mapping[str, Tensor], b: Mapping[str, Tensor], tolerance: float) -> None:
     for name in b:
         error = (a[name] - b[name]).abs().max() / b[name].abs().max()
         assert error <= tolerance, f"{name} is off by {error}"
@@ -162,7 +167,7 @@ def assert_close(a: dict[str, Tensor], b: dict[str, Tensor], tolerance: float) -
 
 def save(directory: Path, cases: list[dict[str, str]]) -> None:
     for i, case in enumerate(cases):
-        run = Run(case["wrap"], case["groups"], follow=i % 2 == 0)
+        run = Run(case["wrap"], case["groups"], follow=i % 2 == 0, state_dtype=state_dtype(i))
         run.train(FIRST)
         run.switch.train(case["mode"] == "train")
         saved = {"scalars": run.scalars(), "settings": run.settings(), "norm_sum": run.optimizer.stats().norm_sum}
@@ -181,7 +186,7 @@ def ask() -> None:
     for wrap, mode in product(("fully_shard", "ddp"), ("train", "eval")):
         run, twin = Run(wrap, "two", follow=True), Run(wrap, "two", follow=True)
         run.model.train(mode == "train")
-        asked = get_optimizer_state_dict(run.model, run.optimizer)
+        asked: Any = get_optimizer_state_dict(run.model, run.optimizer)
         assert not any(value.any() for state in asked["state"].values() for value in map(whole, state.values()))
         assert run.optimizer.training == (mode == "train")
         run.model.train()
@@ -241,7 +246,7 @@ def load(directory: Path, cases: list[dict[str, str]]) -> None:
         for j, groups in enumerate(REGROUPED[case["how"]][case["groups"]]):
             # As it was saved, and the other way of parallel training in its place, from another start and in any mode.
             wrap = case["wrap"] if j == 0 else {"ddp": "fully_shard", "fully_shard": "ddp"}[case["wrap"]]
-            run = Run(wrap, groups, follow=i % 4 < 2, seed=1)
+            run = Run(wrap, groups, follow=i % 4 < 2, seed=1, state_dtype=state_dtype(i))
             for group in run.optimizer.param_groups:
                 group.update(lr=9.0, beta=0.9)
             run.switch.train((i + j) % 2 == 0)
