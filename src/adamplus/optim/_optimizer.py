@@ -21,6 +21,7 @@ from ._state import (
     EXECUTION,
     asks_for_state,
     complete,
+    dtypes_by_name,
     forget_step,
     new_record,
     new_states,
@@ -401,7 +402,8 @@ class AdamPlus(TwoPoints):
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict()` takes: z, offset and step of each parameter, settings, mode and sums of norms."""
         self._refuse_torn_state()
-        return super().state_dict()
+        state_dict = super().state_dict()
+        return {**state_dict, "param_groups": dtypes_by_name(state_dict["param_groups"])}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict()` gave, mode included: load the model that was saved beside it, too.

@@ -12,6 +12,7 @@ from ._split import is_split, local, sum_over
 
 STATE = ("z", "offset", "step")
 EXECUTION = ("foreach", "fused", "capturable", "differentiable")
+NAMES: dict[Any, Any] = {dtype: str(dtype) for dtype in _settings.STATE_DTYPES}
 INSTEAD = "Load it into the optimizer that wrote it, and start Adam⁺ from the model alone"
 
 
@@ -125,22 +126,27 @@ def restore_state(optimizer: Optimizer, saved: dict[str, Any]) -> None:
         group["record"] = group["record"].to(device, scalar_dtype(device), copy=True)
 
 
+def dtypes_by_name(groups: list[dict[str, Any]], back: bool = False) -> list[dict[str, Any]]:
+    """Groups with dtypes as strings, or `back`: torch.distributed.checkpoint gathers no dtype of a full state_dict."""
+    names = {name: dtype for dtype, name in NAMES.items()} if back else NAMES
+    return [{key: names.get(v, v) if key == "state_dtype" else v for key, v in group.items()} for group in groups]
+
+
 def complete(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
     """The state_dict, with what torch.distributed.checkpoint leaves out where it splits a saved group into several.
 
     The last of them gets everything; the others nothing or, of a full state_dict, what this optimizer has. They keep
     the settings that they have here, and take the mode from the rest; ‖z‖ and Σ‖z‖ too, where all have one norm.
     """
-    groups = list(state_dict.get("param_groups", []))
+    groups = dtypes_by_name(state_dict.get("param_groups", []), back=True)
     pairs = zip(optimizer.param_groups, groups, strict=False)  # torch itself says where their numbers differ
     lacking = {i: own for i, (own, group) in enumerate(pairs) if _has_nothing_new(own, group)}
     saved = next((group for i, group in enumerate(groups) if i not in lacking), {})
-    if not {"training", "record"} <= set(saved):
-        return state_dict
-    for i, own in lacking.items():
-        record = saved["record"] if own["norm_scope"] == "global" else new_record(own)
-        groups[i] = {**own, **groups[i], "training": saved["training"], "record": record}
-    return {**state_dict, "param_groups": groups}
+    if {"training", "record"} <= set(saved):
+        for i, own in lacking.items():
+            record = saved["record"] if own["norm_scope"] == "global" else new_record(own)
+            groups[i] = {**own, **groups[i], "training": saved["training"], "record": record}
+    return {**state_dict, "param_groups": groups} if groups else state_dict
 
 
 def _has_nothing_new(own: dict[str, Any], group: dict[str, Any]) -> bool:
