@@ -45,6 +45,7 @@ GROUPS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 # in its keys, and torch loads it into as many groups; a full one goes by names.
 REGROUPED = {
     "sharded": {"two": ["two", "two in another order"], "one": ["one in another order"]},
+    "offloaded": {"two": ["two", "two in another order"]},
     "flattened": {"two": ["two", "two in another order", "four"], "one": ["two alike"], "two alike": ["one"]},
     "full": {"two": ["two", "two in another order"], "one": ["one in another order"], "two alike": ["one"]},
 }
@@ -147,8 +148,11 @@ class Run:
 
 
 def options_of(how: str) -> StateDictOptions:
-    full = how == "full"  # on rank 0 alone
-    return StateDictOptions(full_state_dict=full, cpu_offload=full, flatten_optimizer_state_dict=how == "flattened")
+    return StateDictOptions(
+        full_state_dict=how == "full",
+        cpu_offload=how in ("full", "offloaded"),  # both: on rank 0 alone
+        flatten_optimizer_state_dict=how == "flattened",
+    )
 
 
 def state_dtype(case: int) -> torch.dtype | None:
