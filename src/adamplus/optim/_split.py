@@ -145,11 +145,10 @@ class Joint:
 
 def sum_over(mesh: Any, count: float) -> float:
     """What all ranks of a mesh have counted; it waits for them."""
+    message = torch.tensor(count, device=mesh.device_type)
     for group in mesh.get_all_groups():
-        message = torch.tensor(count, device=_channel(group).devices[0])
         dist.all_reduce(message, group=group)
-        count = message.item()
-    return count
+    return message.item()
 
 
 def scope(group: dict[str, Any], i: int, j: int) -> Scope:

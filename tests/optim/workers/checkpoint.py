@@ -197,8 +197,21 @@ def ask() -> None:
         for each in (run, twin):
             each.train(FIRST)
         assert_close(run.w(), twin.w(), 0.0)
+    warm_up()
     refuse_whole_state()
     shares()
+
+
+def warm_up() -> None:
+    """A gradient at lr 0 that only one rank's shards have is everybody's z_0."""
+    run = Run("fully_shard", "one", follow=False)
+    for group in run.optimizer.param_groups:
+        group["lr"] = 0.0
+    for p in run.named.values():
+        p.grad = torch.zeros_like(p)
+        p.grad.to_local().fill_(float(rank() == 0))  # pyright: ignore[reportAttributeAccessIssue]
+    run.optimizer.step()
+    assert {step for _, step in run.scalars().values()} == {1.0}
 
 
 def refuse_whole_state() -> None:
