@@ -17,7 +17,19 @@ from ._modes import TwoPoints, real, unreal
 from ._passes import Passes
 from ._rounding import salt, seeds
 from ._split import ALONE, Joint, Share, is_split, local, local_gradient, refuse_foreign_group
-from ._state import EXECUTION, new_record, new_states, refuse_foreign, restore_state, separate, suit
+from ._state import (
+    EXECUTION,
+    asks_for_state,
+    complete,
+    dtypes_by_name,
+    forget_step,
+    new_record,
+    new_states,
+    refuse_foreign,
+    restore_state,
+    separate,
+    suit,
+)
 
 
 class Stats(NamedTuple):
@@ -185,16 +197,21 @@ class AdamPlus(TwoPoints):
             self._refuse_wrong_mode()
             self._step(compiling=True)
             return loss
+        # What a checkpoint asks for is made by a step like any other, with its collectives; only then it is forgotten.
+        forgotten = not self.state and closure is None and not _capturing() and asks_for_state(self.param_groups)
         if self._joint is not None:
             self._joint.summed = False
         try:
-            self._refuse_wrong_mode()
+            if not forgotten:
+                self._refuse_wrong_mode()
             # A plan launches kernels, of which autograd knows nothing.
             if self._plan is None or not self._run_plan():
                 self._step(compiling=False)
         except Exception:
             self._tell_other_ranks()
             raise
+        if forgotten:
+            forget_step(self)
         return loss
 
     def _step(self, compiling: bool) -> None:
@@ -385,19 +402,27 @@ class AdamPlus(TwoPoints):
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict()` takes: z, offset and step of each parameter, settings, mode and sums of norms."""
         self._refuse_torn_state()
-        return super().state_dict()
+        state_dict = super().state_dict()
+        return {**state_dict, "param_groups": dtypes_by_name(state_dict["param_groups"])}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict()` gave, mode included: load the model that was saved beside it, too.
 
         State is copied and keeps its dtype. How steps are executed (foreach, capturable, …) stays this optimizer's own.
+
+        Through torch.distributed.checkpoint, parameters may be regrouped: their state goes by name. With
+        `flatten_optimizer_state_dict=True` each group takes the settings, ‖z‖, η and Σ‖z‖ that were saved for its first
+        parameter. Without, a saved group cannot serve several: the last of them takes it, and the others keep their own
+        settings. The mode is one for all groups; with `norm_scope="global"`, ‖z‖ and Σ‖z‖ are, too.
         """
         own = [{name: group[name] for name in EXECUTION} for group in self.param_groups]
         saved: dict[str, Any] = {}
 
-        def check(_: Any, candidate: dict[str, Any]) -> None:
+        def check(_: Any, candidate: dict[str, Any]) -> dict[str, Any]:
+            candidate = complete(self, candidate)
             refuse_foreign(self, candidate)
             saved.update(candidate)
+            return candidate
 
         def restore(_: Any) -> None:
             self._torn = False

@@ -143,6 +143,14 @@ class Joint:
         return message
 
 
+def sum_over(mesh: Any, count: float) -> float:
+    """What all ranks of a mesh have counted; it waits for them."""
+    message = torch.tensor(count, device=mesh.device_type)
+    for group in mesh.get_all_groups():
+        dist.all_reduce(message, group=group)
+    return message.item()
+
+
 def scope(group: dict[str, Any], i: int, j: int) -> Scope:
     """Which norm parameter j of a group, the i-th, is part of."""
     kind = group["norm_scope"]

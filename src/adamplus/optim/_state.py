@@ -8,9 +8,11 @@ from torch.optim import Optimizer
 
 from . import _settings
 from ._norm import scalar_dtype
+from ._split import is_split, local, sum_over
 
 STATE = ("z", "offset", "step")
 EXECUTION = ("foreach", "fused", "capturable", "differentiable")
+NAMES: dict[Any, Any] = {dtype: str(dtype) for dtype in _settings.STATE_DTYPES}
 INSTEAD = "Load it into the optimizer that wrote it, and start Adam⁺ from the model alone"
 
 
@@ -75,6 +77,33 @@ def new_record(group: dict[str, Any]) -> Tensor:
     return torch.zeros(3, dtype=scalar_dtype(device), device=device)
 
 
+def asks_for_state(groups: list[dict[str, Any]]) -> bool:
+    """Whether an optimizer's first step is the one by which torch.distributed.checkpoint has it make its state.
+
+    Then every lr is 0, on the host even if it was a tensor elsewhere, and so is every gradient. A step of lr 0 alone is
+    no such step: a warm-up may start with it, and its gradient is z_0. All ranks that share a gradient answer alike.
+    """
+    # tolist() reads memory of the host's and nothing else.
+    lrs = [lr.tolist() if type(lr) is Tensor and lr.is_cpu else lr for lr in (group["lr"] for group in groups)]
+    if any(isinstance(lr, Tensor) or lr != 0 for lr in lrs):
+        return False
+    counts: dict[Any, float] = {}
+    for p in (p for group in groups for p in group["params"]):
+        mesh = p.device_mesh if is_split(p) else None
+        counts[mesh] = counts.get(mesh, 0.0) + (0.0 if p.grad is None else local(p.grad).norm(0).item())
+    totals = [count if mesh is None else sum_over(mesh, count) for mesh, count in counts.items()]
+    return not any(totals)
+
+
+def forget_step(optimizer: Optimizer) -> None:
+    """Leave everything as before the first step, where z_0 = g_0 is still to come; at lr 0 no parameter has moved."""
+    for state in optimizer.state.values():
+        state["z"].zero_()  # weight decay was in it
+        state["step"].zero_()
+    for group in optimizer.param_groups:
+        group["record"].zero_()
+
+
 def restore_state(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     """Take the state as it was saved: torch has cast it to the parameters' dtype, or shares it with `saved`."""
     ids = [i for group in saved["param_groups"] for i in group["params"]]
@@ -84,13 +113,49 @@ def restore_state(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     step_homes = [(_step_device(p, group), torch.float32) for p, group, _ in loaded]
     offsets = together([state["offset"] for _, _, state in loaded], offset_homes)
     steps = together([state["step"] for _, _, state in loaded], step_homes)
-    for (p, _, state), offset, step in zip(loaded, offsets, steps, strict=True):
-        optimizer.state[p] = {"z": state["z"].to(p.device, copy=True), "offset": offset, "step": step}
+    for (p, group, state), offset, step in zip(loaded, offsets, steps, strict=True):
+        z = state["z"].to(p.device, copy=True)
+        if dtype := group.get("state_dtype"):  # where it was read into a z of another dtype, its own can hold it again
+            z = z.to(dtype.to_complex() if p.is_complex() else dtype)
+        optimizer.state[p] = {"z": z, "offset": offset, "step": step}
     for group in optimizer.param_groups:
         for name, value in optimizer.defaults.items():
             group.setdefault(name, value)
         device = _home(group)
-        group["record"] = group["record"].to(device, scalar_dtype(device))
+        # A copy: groups that were one when they were saved would count into one record.
+        group["record"] = group["record"].to(device, scalar_dtype(device), copy=True)
+
+
+def dtypes_by_name(groups: list[dict[str, Any]], back: bool = False) -> list[dict[str, Any]]:
+    """Groups with dtypes as strings, or `back`: torch.distributed.checkpoint gathers no dtype of a full state_dict."""
+    names = {name: dtype for dtype, name in NAMES.items()} if back else NAMES
+    return [{key: names.get(v, v) if key == "state_dtype" else v for key, v in group.items()} for group in groups]
+
+
+def complete(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    """The state_dict, with what torch.distributed.checkpoint leaves out where it splits a saved group into several.
+
+    The last of them gets everything; the others nothing or, of a full state_dict, what this optimizer has. They keep
+    the settings that they have here, and take the mode from the rest; ‖z‖ and Σ‖z‖ too, where all have one norm.
+    """
+    groups = dtypes_by_name(state_dict.get("param_groups", []), back=True)
+    pairs = zip(optimizer.param_groups, groups, strict=False)  # torch itself says where their numbers differ
+    lacking = {i: own for i, (own, group) in enumerate(pairs) if _has_nothing_new(own, group)}
+    saved = next((group for i, group in enumerate(groups) if i not in lacking), {})
+    if {"training", "record"} <= set(saved):
+        for i, own in lacking.items():
+            record = saved["record"] if own["norm_scope"] == "global" else new_record(own)
+            groups[i] = {**own, **groups[i], "training": saved["training"], "record": record}
+    return {**state_dict, "param_groups": groups} if groups else state_dict
+
+
+def _has_nothing_new(own: dict[str, Any], group: dict[str, Any]) -> bool:
+    if not all(isinstance(name, str) for name in group["params"]):  # a number: nobody regrouped it
+        return False
+    if set(group) == {"params"}:
+        return True
+    same = group.get("training") == own["training"] and isinstance(group.get("record"), Tensor)
+    return same and torch.equal(group["record"].cpu(), own["record"].cpu())
 
 
 def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
@@ -121,6 +186,12 @@ def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
             raise ValueError(
                 f"parameter {i} has shape {tuple(p.shape)}, its z in this state_dict {tuple(state['z'].shape)}: "
                 "build the optimizer over the same parameters, in the same order, as when it was saved"
+            )
+        if is_split(state["z"]) != is_split(p):
+            raise ValueError(
+                f"parameter {i} is {'sharded' if is_split(p) else 'whole'}, its z in this state_dict "
+                "is not: load it by set_optimizer_state_dict of torch.distributed.checkpoint.state_dict, "
+                "with full_state_dict=True in its options where z is whole"
             )
 
 
