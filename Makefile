@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/python examples/digits.py
 
 test: lint
-	$(PYTEST) -n auto --cov --cov-report=term
+	$(PYTEST) -n auto -m "not slow" --cov --cov-report=term
 
 test-all: lint
 	$(PYTEST) -n auto --hypothesis-profile=thorough
