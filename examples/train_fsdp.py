@@ -194,6 +194,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Resume, train, and tell."""
     args = arguments()
+    if not dist.is_torchelastic_launched():
+        raise SystemExit(f"start it with torchrun: torchrun --standalone --nproc-per-node 2 {__file__}")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))

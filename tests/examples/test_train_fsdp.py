@@ -26,13 +26,11 @@ class Launch:
 
     MARK = "ADAMPLUS_TEST_LAUNCH"
 
-    def __init__(self, out: Path, *options: str, ranks: int = 2, restarts: int = 0, kill_at: str | None = None) -> None:
+    def __init__(self, out: Path, *options: str, ranks: int = 2, restarts: int = 0, kill_at: str = "") -> None:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
         command += [f"--max-restarts={restarts}", str(WORKER), f"--out={out}", *options]
         self.mark = f"{self.MARK}={out}"
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", self.MARK: str(out)}
-        if kill_at is not None:
-            environment["KILL_AT"] = kill_at
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", self.MARK: str(out), "KILL_AT": kill_at}
         self.torchrun = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -138,15 +136,23 @@ def test_two_checkpoints_are_kept_and_w_is_shipped(uninterrupted: tuple[Path, st
         assert own["z"].any() == (not torch.equal(shipped[name], w_hat))
 
 
-def test_torchrun_restarts_a_killed_run_that_ends_with_the_same_bits(tmp_path: Path, uninterrupted: tuple[Path, str]):
+def test_killed_in_a_step_and_in_a_checkpoint_torchrun_ends_the_run_with_the_same_bits(
+    tmp_path: Path, uninterrupted: tuple[Path, str]
+):
     out = tmp_path / "out"
-    code, stdout, stderr = Launch(out, *SHORT, restarts=1, kill_at="step").end()
+    code, stdout, stderr = Launch(out, *SHORT, restarts=2, kill_at="step rename").end()
     assert code == 0, stderr
-    assert re.findall(r"from step (\d+)", stdout) == ["0", "4"]
+    # Nobody took the second checkpoint, which had all but its name, for one.
+    assert re.findall(r"from step (\d+)", stdout) == ["0", "4", "4"]
     assert_same_end(out, stdout.splitlines()[-1], uninterrupted)
 
 
-def killed_while_writing(out: Path, kill_at: str, uninterrupted: tuple[Path, str]) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("kill_at", ["shard", "metadata", "rename"])
+def test_killed_in_a_checkpoint_the_same_command_again_loads_the_one_before_it(
+    kill_at: str, tmp_path: Path, uninterrupted: tuple[Path, str]
+):
+    out = tmp_path / "out"
     fail(Launch(out, *SHORT, kill_at=kill_at))
     assert names(out) == ["step-00000004", "writing-00000008"]
     assert (out / "writing-00000008" / ".metadata").exists() == (kill_at == "rename")
@@ -156,22 +162,10 @@ def killed_while_writing(out: Path, kill_at: str, uninterrupted: tuple[Path, str
     assert_same_end(out, stdout.splitlines()[-1], uninterrupted)
 
 
-def test_killed_before_a_checkpoint_has_its_name_the_one_before_it_loads(
+@pytest.mark.slow
+def test_killed_in_a_step_the_same_command_again_ends_the_run_with_the_same_bits(
     tmp_path: Path, uninterrupted: tuple[Path, str]
 ):
-    killed_while_writing(tmp_path / "out", "rename", uninterrupted)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kill_at", ["shard", "metadata"])
-def test_killed_in_the_middle_of_a_checkpoint_the_one_before_it_loads(
-    kill_at: str, tmp_path: Path, uninterrupted: tuple[Path, str]
-):
-    killed_while_writing(tmp_path / "out", kill_at, uninterrupted)
-
-
-@pytest.mark.slow
-def test_the_same_command_again_ends_a_killed_run_with_the_same_bits(tmp_path: Path, uninterrupted: tuple[Path, str]):
     out = tmp_path / "out"
     fail(Launch(out, *SHORT, kill_at="step"))
     assert_same_end(out, finish(Launch(out, *SHORT)), uninterrupted)

@@ -1,4 +1,4 @@
-"""Run by torchrun: examples/train_fsdp.py, whose processes are killed once, where KILL_AT says.
+"""Run by torchrun: examples/train_fsdp.py, killed where KILL_AT says: a word for each attempt that must fail.
 
 "step": rank 1, between its backward pass and its step. While the second checkpoint is written, all of them: "shard",
 when rank 0 may have written its part and rank 1 has not; "metadata", when all parts are there and no list of them;
@@ -65,7 +65,7 @@ if __name__ == "__main__":
     assert spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    if "KILL_AT" in os.environ and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-        arm(example, os.environ["KILL_AT"])
+    for kill_at in os.environ["KILL_AT"].split()[int(os.environ["TORCHELASTIC_RESTART_COUNT"]) :][:1]:
+        arm(example, kill_at)
     example.main()
     os._exit(0)  # as the example itself
