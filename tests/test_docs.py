@@ -4,6 +4,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,10 @@ def test_figures_of_the_readme_are_those_that_were_measured():
         eager = f"| {plus.eager_ms:.3g} | {adam.eager_ms:.3g} | **{plus.eager_over_adam:.2f}** "
         captured = f"| {plus.captured_ms:.3g} | {adam.captured_ms:.3g} | **{plus.captured_over_adam:.2f}** "
         assert eager + captured + f"| {plus.captured_ms / model.floor_ms:.2f} |" in page
+
+
+def test_the_cost_of_the_norm_is_what_its_script_computes():
+    page = (ROOT / "docs/distributed.md").read_text()
+    script = runpy.run_path(str(ROOT / "docs/tables/norm_cost.py"))
+    assert script["tables"]() in page
+    assert script["rewritten"](page) == page

@@ -1,0 +1,243 @@
+"""Train a small GPT on several processes with fully_shard, bfloat16 and Adam⁺; go on by itself after a crash.
+
+    torchrun --standalone --nproc-per-node 2 --max-restarts 3 examples/train_fsdp.py --out runs/gpt
+
+The text is the manual that every Python carries in `pydoc_data.topics`, byte by byte: nothing is downloaded. It runs on
+CUDA and NCCL where they are there, else on CPUs and gloo. If a process dies, torchrun starts all of them again, and all
+go on from the newest complete checkpoint; so does the same command, given again, with any number of processes. With as
+many as before, a run on CPUs ends with the bits that it would have had without the crash.
+"""
+
+import argparse
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+
+from adamplus import AdamPlus
+
+KEPT = 2  # checkpoints
+EVALUATED = 8  # batches
+
+
+class Block(nn.Module):
+    """Attention to what came before, then two linear layers; each adds to its input."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One layer."""
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(self.norm_1(x)).chunk(3, -1))
+        attended = scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).flatten(-2))
+        return x + self.mlp(self.norm_2(x))
+
+
+class GPT(nn.Module):
+    """The next byte, from those before it."""
+
+    def __init__(self, layers: int, width: int, heads: int, context: int) -> None:
+        super().__init__()
+        self.token, self.place = nn.Embedding(256, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 256)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of the byte after each."""
+        x = self.token(x) + self.place.weight[: x.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x)).float()
+
+
+def join(backend: str) -> None:
+    """Meet the other ranks, in a part of torchrun's store that this attempt has to itself.
+
+    torchrun (torch 2.13) keeps the store when it restarts its workers, and a rank that finds in it where a dead one
+    listened waits forever. Nodes may count attempts differently: on several, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
+    """
+    store, rank, ranks = next(dist.rendezvous("env://"))
+    if ranks == int(os.environ["LOCAL_WORLD_SIZE"]):
+        store = dist.PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
+
+
+def sharded(args: argparse.Namespace, device: str) -> GPT:
+    """The model, cut over all ranks: float32 shards, computed with in `--dtype`, gradients summed in float32."""
+    torch.manual_seed(args.seed)  # every rank draws all weights: they do not depend on how many ranks there are
+    model = GPT(args.layers, args.width, args.heads, args.context)
+    mesh = init_device_mesh(device, (dist.get_world_size(),))
+    policy = MixedPrecisionPolicy(param_dtype=getattr(torch, args.dtype), reduce_dtype=torch.float32)
+    for module in (*model.blocks, model):
+        fully_shard(module, mesh=mesh, mp_policy=policy)
+    return model
+
+
+def batches(text: Tensor, args: argparse.Namespace, device: str) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Batch number i, this rank's rows of it: a function of the seed and i alone, so that there is no order to save."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    if args.batch % ranks:
+        raise SystemExit(f"--batch {args.batch} cannot be cut into {ranks} equal parts: pass a multiple of {ranks}")
+
+    def batch(i: int) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(args.seed * 1_000_003 + i)
+        starts = torch.randint(len(text) - args.context, (args.batch, 1), generator=generator).chunk(ranks)[rank]
+        rows = text[starts + torch.arange(args.context + 1)].long().to(device)
+        return rows[:, :-1], rows[:, 1:]
+
+    return batch
+
+
+def loss_of(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Nats a byte."""
+    return cross_entropy(model(x).flatten(0, 1), y.flatten())
+
+
+def over_ranks(loss: Tensor) -> float:
+    """The mean over all ranks."""
+    total = loss.detach().double()
+    dist.all_reduce(total)
+    return total.item() / dist.get_world_size()
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, batch: Callable[[int], tuple[Tensor, Tensor]]) -> float:
+    """The loss at w, where `model.eval()` puts the parameters of an optimizer that follows the model."""
+    was_training = model.training
+    model.eval()
+    loss = over_ranks(torch.stack([loss_of(model, *batch(i)) for i in range(EVALUATED)]).mean())
+    assert isinstance(model, FSDPModule)
+    model.reshard()  # the outermost module keeps what it gathered, and would train with it: w, where ŵ belongs
+    model.train(was_training)
+    return loss
+
+
+def checkpoints(out: Path) -> list[Path]:
+    """Complete ones, the newest last: a folder gets its name, and `.metadata`, when all of it is written."""
+    return sorted(path.parent for path in out.glob("step-*/.metadata"))
+
+
+def save(model: nn.Module, optimizer: AdamPlus, out: Path, step: int) -> None:
+    """Write a checkpoint, each rank its shards, that is there in full or not at all; then drop what is too old."""
+    model_state, optimizer_state = get_state_dict(model, optimizer)  # in train mode: ŵ, and what leads to w
+    writing = out / f"writing-{step:08d}"
+    dcp.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=writing)  # waits for all ranks
+    if dist.get_rank() == 0:
+        writing.rename(out / f"step-{step:08d}")
+        for old in checkpoints(out)[:-KEPT]:
+            shutil.rmtree(old.rename(out / f"writing-{old.name}"))
+
+
+def resume(model: nn.Module, optimizer: AdamPlus, out: Path) -> int:
+    """Load the newest complete checkpoint, cut as the ranks are now, and tell how many steps were taken."""
+    newest: list[Path | None] = [None]
+    if dist.get_rank() == 0:
+        for rest in out.glob("writing-*"):
+            shutil.rmtree(rest)
+        newest = [*checkpoints(out)[-1:], None][:1]
+    dist.broadcast_object_list(newest)  # one rank looks, for file systems may show them different things
+    if newest[0] is None:
+        return 0
+    model_state, optimizer_state = get_state_dict(model, optimizer)
+    dcp.load({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=newest[0])
+    set_state_dict(model, optimizer, model_state_dict=model_state, optim_state_dict=optimizer_state)
+    return optimizer.stats().step
+
+
+def ship(model: nn.Module, path: Path) -> None:
+    """Write w, gathered from all ranks, as one file for `GPT(...).load_state_dict(torch.load(path))`."""
+    model.eval()
+    state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    if dist.get_rank() == 0:
+        torch.save(state, path.with_suffix(".writing"))
+        path.with_suffix(".writing").rename(path)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path("runs/train_fsdp"), help="folder that all ranks see")
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--every", type=int, default=50, help="steps from one evaluation and checkpoint to the next")
+    parser.add_argument("--report", type=int, default=10, help="steps from one line of progress to the next")
+    parser.add_argument("--batch", type=int, default=32, help="rows of all ranks together")
+    parser.add_argument("--lr", type=float, default=3.0, help="of a new run; a checkpoint brings its own")
+    parser.add_argument("--beta", type=float, default=0.1, help="of a new run; a checkpoint brings its own")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
+    for name, default in (("layers", 4), ("width", 128), ("heads", 4), ("context", 128)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Resume, train, and tell."""
+    args = arguments()
+    if not dist.is_torchelastic_launched():
+        raise SystemExit(f"start it with torchrun: torchrun --standalone --nproc-per-node 2 {__file__}")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    join("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo")
+    args.out.mkdir(parents=True, exist_ok=True)
+
+    def tell(line: str) -> None:
+        if dist.get_rank() == 0:
+            print(line, flush=True)
+
+    text = torch.frombuffer(bytearray("".join(topics.values()).encode()), dtype=torch.uint8)
+    cut = len(text) * 9 // 10
+    train_batch, validation_batch = (batches(part, args, device) for part in (text[:cut], text[cut:]))
+    model = sharded(args, device)
+    optimizer = AdamPlus(model.parameters(), lr=args.lr, beta=args.beta)
+    first = resume(model, optimizer, args.out)
+    optimizer.follow(model)  # after loading: model.train() and model.eval() move the parameters from here on
+    tell(f"{dist.get_world_size()} ranks on {device}, from step {first}")
+
+    began, since = time.perf_counter(), first
+    for step in range(first + 1, args.steps + 1):
+        optimizer.zero_grad()
+        loss = loss_of(model, *train_batch(step))
+        loss.backward()
+        optimizer.step()
+        progress = f"step {step:6d}/{args.steps}  "
+        if step % args.report == 0:
+            mean, stats, now = over_ranks(loss), optimizer.stats(), time.perf_counter()
+            speed = (step - since) * args.batch * args.context / (now - began)
+            tell(progress + f"loss {mean:.4f}  ‖z‖ {stats.norm:.3g}  η {stats.eta:.3g}  {speed:,.0f} tokens/s")
+            began, since = now, step
+        if step % args.every == 0 or step == args.steps:
+            # In this order: to w and back is exact to rounding only, and a resumed run does not evaluate again.
+            tell(progress + f"validation loss {evaluate(model, validation_batch):.4f} at w")
+            save(model, optimizer, args.out, step)
+
+    ship(model, args.out / "model.pt")
+    train_loss, validation_loss = evaluate(model, train_batch), evaluate(model, validation_batch)
+    tell(f"{args.out / 'model.pt'}: train loss {train_loss!r}, validation loss {validation_loss!r}")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)  # gloo's threads may abort the interpreter on its way out (torch 2.13), which torchrun calls a failure
