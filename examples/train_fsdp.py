@@ -27,7 +27,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 from adamplus import AdamPlus
@@ -127,8 +127,6 @@ def evaluate(model: nn.Module, batch: Callable[[int], tuple[Tensor, Tensor]]) ->
     was_training = model.training
     model.eval()
     loss = over_ranks(torch.stack([loss_of(model, *batch(i)) for i in range(EVALUATED)]).mean())
-    assert isinstance(model, FSDPModule)
-    model.reshard()  # the outermost module keeps what it gathered, and would train with it: w, where ŵ belongs
     model.train(was_training)
     return loss
 

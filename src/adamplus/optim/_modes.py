@@ -129,12 +129,21 @@ class _FollowedTrain:
             type(self.model).train(self.model, mode)
         else:
             self.before(mode)
-        self.optimizer.train(mode)
+        if mode != self.optimizer.training:
+            self.optimizer.train(mode)
+            _reshard(self.model)
         return self.model
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy of the model has parameters that this optimizer does not know: it gets its class's own method.
         return getattr, (self.model, "train")
+
+
+def _reshard(model: nn.Module) -> None:
+    """Let FSDP2 modules drop parameters that they have gathered: after an evaluation the outermost still has w."""
+    for module in model.modules():
+        if callable(reshard := getattr(module, "reshard", None)):
+            reshard()
 
 
 def _ids(optimizer: Optimizer) -> set[int]:

@@ -46,7 +46,7 @@ def following_through_fully_shard() -> None:
     single = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)).double()
     single.load_state_dict(model.state_dict())
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    for layer in (model[0], model[2], model):
+    for layer in (model[0], model):  # the last layer is the outermost module's own
         fully_shard(layer, mesh=mesh)
     sharded, alone = AdamPlus(model.parameters()), AdamPlus(single.parameters())
     sharded.follow(model)
@@ -58,6 +58,11 @@ def following_through_fully_shard() -> None:
             o.zero_grad()
             m(batch).square().mean().backward()
             o.step()
+            if step % 3 == 0:  # which leaves w in the parameters that the outermost module has gathered
+                m.eval()
+                with torch.no_grad():
+                    m(batch)
+                m.train()
     model.eval()
     single.eval()
     for a, b in zip(model.parameters(), single.parameters(), strict=True):
