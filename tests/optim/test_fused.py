@@ -570,3 +570,21 @@ def test_the_operator_takes_the_same_step(monkeypatch: pytest.MonkeyPatch):
             results.append([*values(optimizer), *(torch.tensor(optimizer.stats(g)) for g in (0, 1))])
         assert difference(*results) <= 1e-6
     assert len(_operator._latest) == 1
+
+
+def test_a_subclass_of_tensor_is_stepped_tensor_by_tensor():
+    """Its own operations are called, of which foreach, C and kernels would know nothing."""
+
+    class Own(torch.Tensor):
+        pass
+
+    value = torch.randn(5)
+    p, q = value.clone().as_subclass(Own).requires_grad_(), nn.Parameter(value.clone())
+    with pytest.raises(RuntimeError, match="is a Own"):
+        AdamPlus([p], fused=True)
+    own, plain = AdamPlus([p]), AdamPlus([q], foreach=False)
+    for _ in range(3):
+        p.grad, q.grad = torch.ones(5).as_subclass(Own), torch.ones(5)
+        own.step()
+        plain.step()
+    assert torch.equal(p.detach().as_subclass(torch.Tensor), q.detach())
