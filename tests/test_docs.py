@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 import runpy
@@ -84,3 +85,14 @@ def test_the_cost_of_the_norm_is_what_its_script_computes():
     script = runpy.run_path(str(ROOT / "docs/tables/norm_cost.py"))
     assert script["tables"]() in page
     assert script["rewritten"](page) == page
+
+
+def test_figures_of_single_studies_are_what_was_measured():
+    page = (ROOT / "results" / "step" / "README.md").read_text()
+    fsdp = json.loads((ROOT / "results" / "step" / "h200-fsdp.json").read_text())
+    for way, form in (("in_training", "| {plain:.3f} | {FSDP2:.3f} | {ratio:.3f} |"),
+                      ("with_waits", "| {plain:.2f} | {FSDP2:.2f} | {ratio:.2f} |")):  # fmt: skip
+        assert form.format(**fsdp[way]) in page
+    (alone,) = load(ROOT / "results" / "step" / "h200-resnet18.json").models
+    adam_plus, adam = alone.rows
+    assert f"**{adam_plus.eager_over_adam:.2f}** ({adam_plus.eager_ms:.3f} and {adam.eager_ms:.3f} ms" in page
