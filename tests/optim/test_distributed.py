@@ -40,7 +40,9 @@ def one_rank():
 @pytest.mark.parametrize(
     "splits",
     ["every_split_is_one_process", "several_meshes_and_scopes hand_made_partitions meshes_of_some_ranks", "compiled",
-     "zero_redundancy one_small_message rounding_at_random"],
+     "zero_redundancy one_small_message rounding_at_random",
+     "gradients_on_some_ranks a_warm_up_from_nothing replicas_of_a_tensor_parallel_model "
+     "fused_before_anything_global_has_state nobody_has_gradients"],
 )  # fmt: skip
 def test_every_split_takes_the_steps_of_one_process(splits: str, processes: int):
     torchrun(processes, "splits.py", *splits.split())
@@ -116,17 +118,17 @@ def test_a_fused_step_of_dtensors_is_for_the_global_norm(one_rank: Any):
 
 def test_a_message_is_where_its_group_can_sum(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
     """Parameters that are offloaded to the CPU, and a group of GPUs."""
-    joint = Joint([{"params": []}], one_rank)
+    joint = Joint([{"params": [], "norm_scope": "global"}], one_rank)
     joint.channels = [joint.channels[0]._replace(devices=["meta"])]
     seen: list[str] = []
     monkeypatch.setattr(dist, "all_reduce", lambda message, group: seen.append(message.device.type))
     monkeypatch.setattr(Joint, "check", lambda *_: None)
-    joint.tell(True, torch.zeros(3, dtype=torch.float64))
+    joint.tell(True)
     assert seen == ["meta"]
 
 
 def test_news_of_other_ranks_on_an_accelerator_need_no_wait(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
     asserted: list[str] = []
     monkeypatch.setattr(torch, "_assert_async", lambda condition, text: asserted.append(text))
-    Joint([{"params": []}], one_rank).check(0, torch.ones(2, device="meta"))
+    Joint([{"params": [], "norm_scope": "global"}], one_rank).check(0, torch.ones(2, device="meta"))
     assert "another rank cannot take this step" in asserted[0]

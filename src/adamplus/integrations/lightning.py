@@ -35,6 +35,8 @@ class AdamPlusCallback(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse a run without Adam⁺."""
+        for optimizer in _ours(trainer):
+            optimizer._know(pl_module)
         if not _ours(trainer):
             names = ", ".join(type(optimizer).__name__ for optimizer in trainer.optimizers) or "no optimizer"
             raise TypeError(

@@ -33,6 +33,7 @@ class AdamPlusCallback(TrainerCallback):
                 f"AdamPlusCallback switches an Adam⁺ optimizer, and the Trainer has {type(given).__name__}: "
                 "leave the callback out, or pass optimizers=(AdamPlus(...), None)"
             )
+        given._know(kwargs["model"])
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Put w into the parameters before a checkpoint; the Trainer puts ŵ back before the next forward pass."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ._modes import TwoPoints
+from ._modes import TwoPoints, reshard
 
 
 def update_bn(
@@ -40,6 +40,7 @@ def update_bn(
     counted = 0
     try:
         with optimizer.averaged(), torch.no_grad():
+            reshard(model)
             for m, _ in modes:
                 m.training = isinstance(m, _BatchNorm)  # by hand: model.train() would switch a follower back to ŵ
             for m in layers:
@@ -55,6 +56,7 @@ def update_bn(
             m.load_state_dict(buffers, strict=False)
         raise
     finally:
+        reshard(model)
         for m, mode in modes:
             m.training = mode
         for m, momentum in momenta:

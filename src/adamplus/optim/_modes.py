@@ -1,8 +1,10 @@
 """Where the parameters are: at ŵ to train, at w to evaluate, and who switches them."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, cast
+from weakref import ReferenceType
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +19,7 @@ class TwoPoints(Optimizer):
     """An optimizer whose parameters are at ŵ in train mode and at w = ŵ + c z in eval mode."""
 
     _torn: bool = False  # whether a step broke off in the middle
+    _known: Sequence["ReferenceType[nn.Module]"] = ()  # models that have the parameters
 
     @property
     def training(self) -> bool:
@@ -37,6 +40,9 @@ class TwoPoints(Optimizer):
             self._move(-1 if mode else +1)
             for group in self.param_groups:
                 group["training"] = mode
+            for known in self._known:
+                if (model := known()) is not None:
+                    reshard(model)
         return self
 
     def eval(self) -> Self:
@@ -87,7 +93,12 @@ class TwoPoints(Optimizer):
         model = _unwrapped(model)
         # An entry of the instance shadows the method: wrappers call it by name, and swapping the class keeps it.
         vars(model)["train"] = _FollowedTrain(model, self, vars(model).get("train"))
+        self._know(model)
         self.train(model.training)
+
+    def _know(self, model: nn.Module) -> None:
+        """Let FSDP2 modules of the model drop what they have gathered, whenever the parameters are switched."""
+        self._known = [known for known in self._known if known() not in (None, model)] + [ReferenceType(model)]
 
     def _refuse_torn_state(self) -> None:
         if self._torn:
@@ -129,9 +140,7 @@ class _FollowedTrain:
             type(self.model).train(self.model, mode)
         else:
             self.before(mode)
-        if mode != self.optimizer.training:
-            self.optimizer.train(mode)
-            _reshard(self.model)
+        self.optimizer.train(mode)
         return self.model
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -139,11 +148,12 @@ class _FollowedTrain:
         return getattr, (self.model, "train")
 
 
-def _reshard(model: nn.Module) -> None:
+def reshard(model: nn.Module) -> None:
     """Let FSDP2 modules drop parameters that they have gathered: after an evaluation the outermost still has w."""
-    for module in model.modules():
-        if callable(reshard := getattr(module, "reshard", None)):
-            reshard()
+    if (fsdp := sys.modules.get("torch.distributed.fsdp")) is not None:
+        for module in model.modules():
+            if isinstance(module, fsdp.FSDPModule):
+                cast("Any", module).reshard()
 
 
 def _ids(optimizer: Optimizer) -> set[int]:

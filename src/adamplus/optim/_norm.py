@@ -43,7 +43,8 @@ def _joint_norms(batches: Sequence["Batch"], joint: Joint) -> list[Tensor]:
             for i, square in zip(part.index, own, strict=True) if _tensors(batch) else [(part.index[0], own.sum())]:
                 channels = squares.setdefault(scope(batch.group, batch.number, batch.numbers[i]), {})
                 channels[part.share.channel] = channels.get(part.share.channel, 0) + square
-    totals = joint.sum(squares, batches[0].group["record"][0])
+    home = batches[0].group["record"][0] if batches else torch.zeros((), dtype=torch.float64)
+    totals = joint.sum(squares, home)
     found: list[Tensor] = []
     for batch in batches:
         home = batch.group["record"]

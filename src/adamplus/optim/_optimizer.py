@@ -19,10 +19,9 @@ from ._rounding import salt, seeds
 from ._split import ALONE, Joint, Share, is_split, local, local_gradient, refuse_foreign_group
 from ._state import (
     EXECUTION,
-    asks_for_state,
+    asked_by_checkpoint,
     complete,
     dtypes_by_name,
-    forget_step,
     new_record,
     new_states,
     refuse_foreign,
@@ -164,6 +163,7 @@ class AdamPlus(TwoPoints):
         except RuntimeError:
             self.param_groups.pop()
             raise
+        self._joint = None
         group["training"] = training
         group["record"] = new_record(group)
 
@@ -189,29 +189,31 @@ class AdamPlus(TwoPoints):
         return self._take(closure)
 
     def _take(self, closure: Callable[[], float] | None = None) -> float | None:
+        compiling = torch.compiler.is_compiling()
+        if not compiling and not self.state and asked_by_checkpoint():
+            for group in self.param_groups:
+                self._make_states(group)
+            return None
         loss = None
-        if closure is not None and self.training:
+        if closure is not None:
+            if not self._is_shared():  # or other ranks would wait, in their closures, for this one
+                self._refuse_wrong_mode()
             with torch.enable_grad():
                 loss = closure()
-        if torch.compiler.is_compiling():
+        if compiling:
             self._refuse_wrong_mode()
-            self._step(compiling=True)
+            self._step(compiling)
             return loss
-        # What a checkpoint asks for is made by a step like any other, with its collectives; only then it is forgotten.
-        forgotten = not self.state and closure is None and not _capturing() and asks_for_state(self.param_groups)
         if self._joint is not None:
             self._joint.summed = False
         try:
-            if not forgotten:
-                self._refuse_wrong_mode()
+            self._refuse_wrong_mode()
             # A plan launches kernels, of which autograd knows nothing.
             if self._plan is None or not self._run_plan():
-                self._step(compiling=False)
+                self._step(compiling)
         except Exception:
             self._tell_other_ranks()
             raise
-        if forgotten:
-            forget_step(self)
         return loss
 
     def _step(self, compiling: bool) -> None:
@@ -278,10 +280,15 @@ class AdamPlus(TwoPoints):
             parts += run.split(some)
         return parts
 
+    def _is_shared(self) -> bool:
+        return self.process_group is not None or any(is_split(p) for g in self.param_groups for p in g["params"])
+
     def _find_other_ranks(self) -> None:
         """Find out over which ranks norms are summed; called where a compiler does not look."""
+        if self._joint is not None and self._joint.is_for(self.param_groups, self.process_group):
+            return
         self._joint = None
-        if self.process_group is not None or any(is_split(p) for group in self.param_groups for p in group["params"]):
+        if self._is_shared():
             self._joint = Joint(self.param_groups, self.process_group)
             self._joint.look(self.param_groups, self.process_group)
             if not self._joint.channels:
@@ -290,10 +297,10 @@ class AdamPlus(TwoPoints):
     def _tell_other_ranks(self) -> None:
         """Say that this rank cannot step, unless it has said so: other ranks wait for its part of the norm."""
         with suppress(RuntimeError):  # the error that is to be told says more
-            if self._joint is None:
-                self._find_other_ranks()
+            self._find_other_ranks()
+        with suppress(RuntimeError):
             if self._joint is not None:
-                self._joint.tell(not self.training, self.param_groups[0]["record"])
+                self._joint.tell(not self.training)
 
     def _amp(self) -> tuple[Tensor | None, Tensor | None]:
         """What GradScaler hands over around its step, to an optimizer that unscales by itself."""
@@ -320,9 +327,7 @@ class AdamPlus(TwoPoints):
         """Gather what has a gradient, with its state; torch.compile runs this by its name, outside of the graph."""
         if group is self.param_groups[0]:
             self._find_other_ranks()
-        new = [p for p in group["params"] if p.grad is not None and not self.state.get(p)]
-        for p, state in zip(new, new_states(new, group), strict=True):
-            self.state[p] = state
+        self._make_states(group)
         for p in group["params"]:
             if p.grad is None:
                 continue
@@ -336,6 +341,11 @@ class AdamPlus(TwoPoints):
             zs.append(state["z"])
             offsets.append(state["offset"])
             steps.append(state["step"])
+
+    def _make_states(self, group: dict[str, Any]) -> None:
+        new = [p for p in group["params"] if p.grad is not None and not self.state.get(p)]
+        for p, state in zip(new, new_states(new, group), strict=True):
+            self.state[p] = state
 
     def _refuse_wrong_mode(self) -> None:
         self._refuse_torn_state()

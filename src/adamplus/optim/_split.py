@@ -5,6 +5,7 @@ and set of ranks. What several ranks have alike is counted by each of them as it
 """
 
 import math
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
@@ -17,6 +18,7 @@ Groups = Sequence[dict[str, Any]]
 Scope = tuple[int, int]  # group and parameter that have a norm of their own; −1 for all of them together
 
 PLAIN = (Tensor, torch.nn.Parameter)
+GROUP = "pass the process_group of the ranks that together have one replica of the model"
 HINT = "Each rank takes every step in train mode, with a process_group of the same ranks"
 
 
@@ -63,7 +65,9 @@ def local(tensor: Tensor) -> Tensor:
 def local_gradient(g: Tensor, p: Tensor) -> Tensor:
     """This rank's part of p's gradient, split as p is: what ranks have yet to add up is added up, once."""
     own: Any = g
-    if is_split(g) and is_split(p) and own.placements != cast("Any", p).placements:
+    if is_split(g) != is_split(p) or (is_split(g) and own.device_mesh != cast("Any", p).device_mesh):
+        raise RuntimeError("a gradient is a DTensor and its parameter is none, or on another mesh: make them alike")
+    if is_split(g) and own.placements != cast("Any", p).placements:
         own = own.redistribute(own.device_mesh, cast("Any", p).placements)
         if not torch.compiler.is_compiling():  # pragma: no branch - dynamo traces without running
             p.grad = own
@@ -74,6 +78,8 @@ class Joint:
     """The ranks that share parameters, and their sums."""
 
     def __init__(self, groups: Groups, process_group: Any) -> None:
+        self.held = _key(groups, process_group)
+        self.device = _device(groups)
         self.channels: list[Channel] = []
         self.scopes: list[list[Scope]] = []  # what each channel sums: the same on all ranks, whatever has gradients
         self.shares = [[ALONE for _ in group["params"]] for group in groups]
@@ -96,24 +102,33 @@ class Joint:
             if own.channel >= 0 and key not in self.scopes[own.channel]:
                 self.scopes[own.channel].append(key)
 
+    def is_for(self, groups: Groups, process_group: Any) -> bool:
+        """Whether these are the parameters that it was made for."""
+        now = _key(groups, process_group)
+        return len(now) == len(self.held) and all(map(operator.is_, now, self.held))
+
     def sum(self, squares: dict[Scope, dict[int, Tensor]], home: Tensor) -> dict[Scope, Tensor]:
         """Σ z² of each scope over all ranks; `squares` has this rank's by scope and channel."""
-        totals: dict[Scope, list[Tensor]] = {key: [own[-1]] if -1 in own else [] for key, own in squares.items()}
-        zero = torch.zeros_like(home)
+        zero = torch.zeros((), dtype=home.dtype, device=self.device)
+        messages: list[Tensor] = []
         for channel, scopes in enumerate(self.scopes):
-            mine = [squares.get(key, {}).get(channel, zero) for key in scopes]
-            message = self._reduced(channel, torch.stack([*mine, zero, zero]))
+            mine = [squares[key][channel].to(zero) if channel in squares.get(key, ()) else zero for key in scopes]
+            messages.append(self._reduced(channel, torch.stack([*mine, zero, zero])))
+        totals: dict[Scope, list[Tensor]] = {
+            key: [own[-1].to(home)] if -1 in own else [] for key, own in squares.items()
+        }
+        for channel, message in enumerate(messages):  # when all are sent, or others would wait for the next
             self.check(channel, message[-2:])
-            for key, total in zip(scopes, message.to(home).unbind(), strict=False):
+            for key, total in zip(self.scopes[channel], message.to(home).unbind(), strict=False):
                 totals.setdefault(key, []).append(total)
         return {key: torch.stack(parts).sum() for key, parts in totals.items() if parts}
 
-    def tell(self, in_eval_mode: bool, home: Tensor) -> None:
+    def tell(self, in_eval_mode: bool) -> None:
         """Take part in the sums with nothing but the news that this rank cannot step, so that no other waits for it."""
         if self.summed:
             return
         for channel, scopes in enumerate(self.scopes):
-            message = torch.zeros(len(scopes) + 2, dtype=home.dtype, device=home.device)
+            message = torch.zeros(len(scopes) + 2, dtype=torch.float64, device=self.device)
             message[-2 if in_eval_mode else -1] = 1.0
             self._reduced(channel, message)
 
@@ -143,14 +158,6 @@ class Joint:
         return message
 
 
-def sum_over(mesh: Any, count: float) -> float:
-    """What all ranks of a mesh have counted; it waits for them."""
-    message = torch.tensor(count, device=mesh.device_type)
-    for group in mesh.get_all_groups():
-        dist.all_reduce(message, group=group)
-    return message.item()
-
-
 def scope(group: dict[str, Any], i: int, j: int) -> Scope:
     """Which norm parameter j of a group, the i-th, is part of."""
     kind = group["norm_scope"]
@@ -161,8 +168,7 @@ def refuse_foreign_group(process_group: Any) -> None:
     """Raise for what new_group() gives to ranks that it is not for."""
     if process_group is not None and process_group == dist.GroupMember.NON_GROUP_MEMBER:
         raise RuntimeError(
-            f"process_group does not contain this rank, {dist.get_rank()}: pass the group of all ranks that make up "
-            "this model, or build no optimizer here"
+            f"process_group does not contain this rank, {dist.get_rank()}: {GROUP}, or build no optimizer here"
         )
 
 
@@ -175,15 +181,26 @@ def refuse_other_ranks(p: Any, what: str, process_group: Any) -> None:
     if process_group is None and set(mesh) != set(everyone):
         raise RuntimeError(
             f"{what} is on a mesh of the ranks {list(mesh)}, and there are {len(everyone)} ranks: the others may have "
-            "parameters, too. Pass process_group, the group of all ranks that make up this model"
+            f"parameters, too. {GROUP.capitalize()}"
         )
     if not set(mesh) <= set(everyone):
         raise RuntimeError(
-            f"{what} is on a mesh of the ranks {list(mesh)}, and process_group has the ranks {list(everyone)}: "
-            "pass the group of all ranks that make up this model"
+            f"{what} is on a mesh of the ranks {list(mesh)}, and process_group has the ranks {list(everyone)}: {GROUP}"
         )
     if any(placement.is_partial() for placement in p.placements):
         raise RuntimeError(f"{what} has the placements {p.placements}, and so no value yet: redistribute it first")
+
+
+def _key(groups: Groups, process_group: Any) -> list[Any]:
+    """The objects that sums over ranks depend on."""
+    return [process_group, *(group["norm_scope"] for group in groups), *(p for _, _, p in _parameters(groups))]
+
+
+def _device(groups: Groups) -> torch.device:
+    """Where messages are: with the parameters, or where a rank without any probably has the others'."""
+    if (p := next((p for _, _, p in _parameters(groups)), None)) is not None:
+        return p.device
+    return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
 
 
 def _parameters(groups: Groups) -> Any:

@@ -1,5 +1,6 @@
 """What an optimizer keeps: z, offset and step of each parameter, and the record of each group's norms."""
 
+import sys
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from torch.optim import Optimizer
 
 from . import _settings
 from ._norm import scalar_dtype
-from ._split import is_split, local, sum_over
+from ._split import is_split
 
 STATE = ("z", "offset", "step")
 EXECUTION = ("foreach", "fused", "capturable", "differentiable")
@@ -77,31 +78,17 @@ def new_record(group: dict[str, Any]) -> Tensor:
     return torch.zeros(3, dtype=scalar_dtype(device), device=device)
 
 
-def asks_for_state(groups: list[dict[str, Any]]) -> bool:
-    """Whether an optimizer's first step is the one by which torch.distributed.checkpoint has it make its state.
+def asked_by_checkpoint() -> bool:
+    """Whether torch.distributed.checkpoint takes this step, to have the state made: with zero gradients, and lr 0.
 
-    Then every lr is 0, on the host even if it was a tensor elsewhere, and so is every gradient. A step of lr 0 alone is
-    no such step: a warm-up may start with it, and its gradient is z_0. All ranks that share a gradient answer alike.
+    Told by its caller, for ranks would not agree on it by their gradients: a warm-up may begin with lr 0 and, on some
+    ranks, with zero gradients, which then are z_0.
     """
-    # tolist() reads memory of the host's and nothing else.
-    lrs = [lr.tolist() if type(lr) is Tensor and lr.is_cpu else lr for lr in (group["lr"] for group in groups)]
-    if any(isinstance(lr, Tensor) or lr != 0 for lr in lrs):
-        return False
-    counts: dict[Any, float] = {}
-    for p in (p for group in groups for p in group["params"]):
-        mesh = p.device_mesh if is_split(p) else None
-        counts[mesh] = counts.get(mesh, 0.0) + (0.0 if p.grad is None else local(p.grad).norm(0).item())
-    totals = [count if mesh is None else sum_over(mesh, count) for mesh, count in counts.items()]
-    return not any(totals)
-
-
-def forget_step(optimizer: Optimizer) -> None:
-    """Leave everything as before the first step, where z_0 = g_0 is still to come; at lr 0 no parameter has moved."""
-    for state in optimizer.state.values():
-        state["z"].zero_()  # weight decay was in it
-        state["step"].zero_()
-    for group in optimizer.param_groups:
-        group["record"].zero_()
+    frame = sys._getframe()
+    while (frame := frame.f_back) is not None:
+        if frame.f_code.co_name == "_init_optim_state" and frame.f_globals.get("__name__", "").startswith("torch."):
+            return True
+    return False
 
 
 def restore_state(optimizer: Optimizer, saved: dict[str, Any]) -> None:

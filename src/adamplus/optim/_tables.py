@@ -220,9 +220,12 @@ class Tables:
 
     def _sum_over(self, joint: Joint) -> None:
         """Put the other ranks' squares to this one's."""
+        if not self.shared:  # nothing of this rank's yet
+            joint.sum({}, self.partial.new_zeros(()))
+            return
         begin, end = self.shared
         own = self.partial[begin:end]
-        squares = {channel: (own * part).sum() for channel, part in self.parts.items()}
+        squares = {channel: (own * part[begin:end]).sum() for channel, part in self.parts.items()} or {-1: own.sum()}
         own.copy_(joint.sum({(-1, -1): squares}, own[0])[-1, -1] / (end - begin))
 
     def _record_singles(self, record: Tensor, g: int, rows: list[int], found_inf: Tensor | None) -> None:

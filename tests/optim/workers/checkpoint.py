@@ -7,6 +7,7 @@ processes as it is given, and compares. Without torchrun there is one process, a
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,25 @@ def shares() -> None:
     assert_close(again.named, run.named, 0.0)
 
 
+def ask_a_rank_without_parameters() -> None:
+    """It has no state, and is asked for it at every save: without a message that others would take for theirs."""
+    model = nn.Linear(3, 1)
+    mine = list(model.parameters()) if dist.get_rank() == 0 else []
+    optimizer = AdamPlus([{"params": mine}], process_group=dist.group.WORLD)
+    for _ in range(2):
+        for p in mine:
+            p.grad = torch.ones_like(p)
+        optimizer.step()
+    optimizer.zero_grad()
+    before = optimizer.stats().norm_sum
+    with nullcontext() if mine else pytest.raises(RuntimeError, match="is empty"):  # torch's own, after it has asked
+        get_optimizer_state_dict(model, optimizer, options=StateDictOptions(flatten_optimizer_state_dict=True))
+    total = torch.full((3,), dist.get_rank() + 1.0, dtype=torch.float64)
+    dist.all_reduce(total)
+    assert total.tolist() == [sum(range(1, dist.get_world_size() + 1))] * 3
+    assert optimizer.stats().norm_sum == before
+
+
 def load(directory: Path, cases: list[dict[str, str]]) -> None:
     for i, case in enumerate(cases):
         saved = torch.load(directory / f"{i}.pt", weights_only=True)
@@ -287,6 +307,7 @@ if __name__ == "__main__":
         dist.init_process_group("gloo")
     if command == "ask":
         ask()
+        ask_a_rank_without_parameters()
     if "save" in command:
         save(directory, CASES[chosen])
     if "load" in command:

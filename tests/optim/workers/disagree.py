@@ -12,7 +12,7 @@ import torch.distributed as dist
 from splits import EXECUTIONS, RANK, SETTINGS, WORLD, explicit, fsdp, like
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 from adamplus import AdamPlus
 
@@ -49,6 +49,47 @@ def some_ranks_in_eval_mode() -> None:
                 give(optimizer, 1)
                 optimizer.step()
                 assert optimizer.stats().step == 1
+
+
+def some_ranks_in_eval_mode_and_two_messages() -> None:
+    """Two sets of ranks, each with its sum: the news must not end with the first."""
+    flat = init_device_mesh("cpu", (WORLD,))
+    square = init_device_mesh("cpu", (WORLD // 2, 2))
+    params = [
+        nn.Parameter(distribute_tensor(torch.ones(4, 2), square, [Replicate(), Shard(0)])),
+        nn.Parameter(distribute_tensor(torch.ones(4, 2), flat, [Shard(0)])),
+    ]
+    optimizer = AdamPlus(params)
+    for _ in range(2):
+        give(optimizer, 0)
+        optimizer.train(RANK != WORLD - 1)
+        expect("in eval mode", optimizer.step)
+        optimizer.add_param_group({"params": [nn.Parameter(distribute_tensor(torch.ones(4), flat, [Shard(0)]))]})
+
+
+def a_closure_of_a_rank_in_eval_mode() -> None:
+    """It is run, for other ranks are waiting in theirs; alone, it is not."""
+    run, model, mine = fsdp()
+    optimizer = AdamPlus(model.parameters())
+    optimizer.train(RANK != 0)
+
+    def closure() -> float:
+        loss = run(mine(torch.ones(8, 5))).square().mean()
+        loss.backward()
+        return loss.item()
+
+    expect("in eval mode", lambda: optimizer.step(closure))
+    alone = AdamPlus([nn.Parameter(torch.ones(2))]).eval()
+    expect("in eval mode", lambda: alone.step(lambda: 1 / 0))
+
+
+def gradients_and_parameters_of_other_kinds() -> None:
+    mesh = init_device_mesh("cpu", (WORLD,))
+    for execution in EXECUTIONS.values():
+        p = nn.Parameter(torch.ones(4))
+        optimizer = AdamPlus([p], process_group=dist.group.WORLD, **execution)
+        p.grad = DTensor.from_local(torch.ones(4), mesh, [Partial()])
+        expect("make them alike", optimizer.step)
 
 
 def a_rank_with_an_error_of_its_own() -> None:
@@ -99,6 +140,9 @@ def meshes_and_groups_of_other_ranks() -> None:
 
 CASES = (
     some_ranks_in_eval_mode,
+    some_ranks_in_eval_mode_and_two_messages,
+    a_closure_of_a_rank_in_eval_mode,
+    gradients_and_parameters_of_other_kinds,
     a_rank_with_an_error_of_its_own,
     meshes_and_groups_of_other_ranks,
     groups_that_are_not_the_same,

@@ -1,5 +1,6 @@
 """Run by torchrun: `follow(model)` through what wraps a model on several processes."""
 
+import copy
 import os
 
 import torch
@@ -9,7 +10,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from adamplus import AdamPlus
+from adamplus import AdamPlus, update_bn
 
 
 def following_through_ddp(order: str) -> None:
@@ -70,10 +71,35 @@ def following_through_fully_shard() -> None:
         torch.testing.assert_close(whole, b.detach(), rtol=1e-12, atol=1e-14)
 
 
+def switched_without_a_backward_pass() -> None:
+    """`averaged()` and `update_bn()` evaluate without a backward pass, which would free what was gathered."""
+    torch.manual_seed(0)
+    layers = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 1)
+    model, single = nn.Sequential(*layers).double(), nn.Sequential(*copy.deepcopy(layers)).double()
+    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    sharded, alone = AdamPlus(model.parameters()), AdamPlus(single.parameters())
+    sharded.follow(model)
+    for step in range(8):
+        torch.manual_seed(step)
+        x = torch.randn(8, 4, dtype=torch.float64)
+        for m, o in ((model, sharded), (single, alone)):
+            o.zero_grad()
+            m(x).square().mean().backward()
+            o.step()
+            if step % 2:
+                with o.averaged(), torch.no_grad():
+                    m(x)
+            elif step % 4:
+                update_bn([x], m, o)
+    for a, b in zip(model.parameters(), single.parameters(), strict=True):
+        torch.testing.assert_close(a.full_tensor(), b, rtol=1e-12, atol=1e-14)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     following_through_ddp("follow first")
     following_through_ddp("wrap first")
     following_through_fully_shard()
+    switched_without_a_backward_pass()
     dist.barrier()
     os._exit(0)  # gloo's threads may abort the interpreter on its way out, after everything was shown

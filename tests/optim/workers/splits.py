@@ -229,6 +229,92 @@ def meshes_of_some_ranks() -> None:
         assert_close([whole(p) for p in params], [single[0], single[1 + half]], f"meshes of some ranks, {name}")
 
 
+def gradients_on_some_ranks() -> None:
+    """A rank without a gradient of a DTensor leaves its shard alone, as if shards were parameters by themselves."""
+    mesh = init_device_mesh("cpu", (WORLD,))
+    for scope in ("global", "tensor"):
+        for name, execution in EXECUTIONS.items():
+            if name == "fused" and scope == "tensor":
+                continue
+            torch.manual_seed(0)
+            values = [torch.randn(WORLD, 3), torch.randn(2 * WORLD)]
+            params = [nn.Parameter(distribute_tensor(v, mesh, [Shard(0)])) for v in values]
+            pieces = [nn.Parameter(part.clone()) for v in values for part in v.chunk(WORLD)]
+            split = AdamPlus(params, norm_scope=scope, **SETTINGS, **execution)
+            per_tensor = [{"params": pieces[:WORLD]}, {"params": pieces[WORLD:]}]
+            alone = AdamPlus(per_tensor, norm_scope="global" if scope == "global" else "group", **SETTINGS)
+            for step in range(STEPS):
+                grads = explicit(pieces, step)
+                for i, (q, g) in enumerate(zip(pieces, grads, strict=True)):
+                    q.grad = None if (i % WORLD + step) % 4 == 0 else g
+                for i, p in enumerate(params):
+                    g = pieces[i * WORLD + RANK].grad
+                    p.grad = None if g is None else DTensor.from_local(g.clone(), mesh, [Shard(0)])
+                alone.step()
+                split.step()
+            own = [pieces[i * WORLD + RANK] for i in range(2)]
+            assert_close([p.to_local() for p in params], own, f"gradients on some ranks, {scope}, {name}")  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def a_warm_up_from_nothing() -> None:
+    """At lr 0, with gradients that are zero on some ranks: a step like any other, for ranks without parameters, too."""
+    for execution in EXECUTIONS.values():
+        values = [torch.ones(3) for _ in range(WORLD - 1)]
+        single = [nn.Parameter(v.clone()) for v in values]
+        mine = [nn.Parameter(values[RANK].clone())] if RANK < WORLD - 1 else []
+        alone = AdamPlus(single, lr=0.0)
+        share = AdamPlus([{"params": mine}], lr=0.0, process_group=dist.group.WORLD, **execution)
+        for step in range(6):
+            for i, q in enumerate(single):
+                q.grad = torch.zeros(3) if step == 0 and i % 2 == 0 else torch.ones(3) * (i + 1)
+            for p in mine:
+                p.grad = single[RANK].grad.clone()  # pyright: ignore[reportOptionalMemberAccess]
+            for optimizer in (alone, share):
+                optimizer.param_groups[0]["lr"] = 0.0 if step in (0, 3) else 0.1
+                optimizer.step()
+        assert_close(mine, single[RANK : RANK + 1] if mine else [], "a warm-up")
+        assert abs(share.stats().norm_sum / alone.stats().norm_sum - 1) <= TOLERANCE
+
+
+def replicas_of_a_tensor_parallel_model() -> None:
+    """DDP beside tensor parallel: the ranks of one replica make up the model."""
+    mesh = init_device_mesh("cpu", (WORLD // 2, 2), mesh_dim_names=("data", "tensor"))
+    group = mesh["tensor"].get_group()
+    for execution in EXECUTIONS.values():
+        p = nn.Parameter(distribute_tensor(torch.ones(4), mesh["tensor"], [Shard(0)]))
+        optimizer = AdamPlus([p], process_group=group, **execution)
+        p.grad = torch.ones_like(p)
+        optimizer.step()
+        assert abs(optimizer.stats().norm - 2.0) <= TOLERANCE
+
+
+def fused_before_anything_global_has_state() -> None:
+    mesh = init_device_mesh("cpu", (WORLD,))
+    params = [nn.Parameter(distribute_tensor(torch.ones(4, 2), mesh, [Shard(0)])), nn.Parameter(torch.ones(3))]
+    groups = [{"params": params[:1]}, {"params": params[1:], "norm_scope": "group"}]
+    optimizer = AdamPlus(groups, fused=True)
+    params[1].grad = torch.ones(3)
+    optimizer.step()
+    assert optimizer.stats(1).norm == 3**0.5
+    beside = nn.Parameter(torch.ones(2))  # which each rank has whole
+    optimizer.add_param_group({"params": [beside]})
+    beside.grad = torch.ones(2)
+    optimizer.step()
+    assert abs(optimizer.stats(0).norm - 2**0.5) <= TOLERANCE
+    beside.grad = None
+    params[0].grad = torch.ones_like(params[0])
+    optimizer.step()
+    assert abs(optimizer.stats(0).norm - 8**0.5) <= TOLERANCE
+
+
+def nobody_has_gradients() -> None:
+    mesh = init_device_mesh("cpu", (WORLD,))
+    for scope in ("global", "group", "tensor"):
+        optimizer = AdamPlus([nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Shard(0)]))], norm_scope=scope)
+        optimizer.step()
+        assert optimizer.stats().step == 0
+
+
 def zero_redundancy() -> None:
     model, single = small_model(), small_model()
 
@@ -322,6 +408,8 @@ if __name__ == "__main__":
     dist.init_process_group("gloo")
     names = sys.argv[1:] or [
         "every_split_is_one_process", "several_meshes_and_scopes", "hand_made_partitions", "meshes_of_some_ranks",
+        "gradients_on_some_ranks", "a_warm_up_from_nothing", "replicas_of_a_tensor_parallel_model",
+        "fused_before_anything_global_has_state", "nobody_has_gradients",
         "zero_redundancy", "compiled", "one_small_message", "rounding_at_random",
     ]  # fmt: skip
     for name in names:
