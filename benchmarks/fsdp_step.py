@@ -9,6 +9,7 @@ import argparse
 import json
 import statistics
 import time
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ def main() -> None:
             "quartiles": {name: statistics.quantiles(times, n=4)[::2] for name, times in taken.items()},
             "ratio": medians["FSDP2"] / medians["plain"],
         }
+    results |= {"command": "PYTHONPATH=src python3 benchmarks/fsdp_step.py", "date": str(date.today()), "seed": 0}
     results |= {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rounds": ROUNDS}
     print(json.dumps(results, indent=2))
     if options.json:

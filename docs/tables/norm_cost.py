@@ -13,7 +13,7 @@ NODE = 8  # GPUs that NVLink joins
 MESSAGE = 24  # bytes, three float64: the sum of squares, and how many ranks are in eval mode or have failed
 
 MICROSECOND, GB = 1e-6, 1e9
-LAUNCH = 10 * MICROSECOND
+LAUNCH = 40 * MICROSECOND  # of the message, and of the small kernels around it
 # Latencies of NCCL's own cost model (src/graph/tuning.cc), protocol LL: of the call, of a hop over NVLink (1.8 times
 # that where there are several nodes), of a hop between nodes.
 TREE = (4.4 * MICROSECOND, 0.52 * MICROSECOND, 5.0 * MICROSECOND)

@@ -340,21 +340,16 @@ def zero_redundancy() -> None:
 
 
 def compiled() -> None:
-    for fused in (None, True):
-        run, model, mine = fsdp()
-        single = small_model()
-        split = AdamPlus(model.parameters(), **SETTINGS, fused=fused)
-        alone = AdamPlus(single.parameters(), **SETTINGS)
-        step = torch.compile(split.step, fullgraph=True)
-        for i, (x, y) in enumerate(batches()):
-            if i == 12:
-                break
-            for m, o, part in ((run, split, mine), (single, alone, everything)):
-                o.zero_grad()
-                nn.functional.mse_loss(m(part(x)), part(y)).backward()
-                step() if o is split else o.step()
-        with split.averaged(), alone.averaged():
-            assert_close([whole(p) for p in model.parameters()], list(single.parameters()), f"compiled, fused={fused}")
+    """The whole step in one graph, its message included."""
+    for split in (fsdp,) if WORLD == 2 else (fsdp, tensor_parallel, two_dimensions):
+        for fused in (None, True):
+            run, model, mine = split()
+            optimizer = AdamPlus(model.parameters(), **SETTINGS, fused=fused)
+            single = small_model(next(model.parameters()).shape[0])
+            alone = AdamPlus(single.parameters(), **SETTINGS)
+            expected = trajectory(alone, single, single, everything)
+            optimizer.step = torch.compile(optimizer.step, fullgraph=True)
+            assert_close(trajectory(optimizer, run, model, mine), expected, f"compiled {split.__name__}, {fused=}")
 
 
 def one_small_message() -> None:
