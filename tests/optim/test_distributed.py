@@ -42,7 +42,7 @@ def one_rank():
     ["every_split_is_one_process", "several_meshes_and_scopes hand_made_partitions meshes_of_some_ranks", "compiled",
      "zero_redundancy one_small_message rounding_at_random",
      "gradients_on_some_ranks a_warm_up_from_nothing replicas_of_a_tensor_parallel_model "
-     "fused_before_anything_global_has_state nobody_has_gradients"],
+     "fused_before_anything_global_has_state nobody_has_gradients flat_parameters"],
 )  # fmt: skip
 def test_every_split_takes_the_steps_of_one_process(splits: str, processes: int):
     torchrun(processes, "splits.py", *splits.split())

@@ -72,7 +72,8 @@ class AdamPlus(TwoPoints):
         capturable: keep the step count on the parameter's device too, so that a step can be captured in a graph.
         differentiable: let autograd run through the step.
         norm_scope: ‖z‖ over all "global" groups together (the paper), over each "group", or over each "tensor".
-        process_group: the ranks whose parameters make up one vector, where each rank's optimizer has a share of it.
+        process_group: the ranks that together have one replica of the model, where each rank's optimizer has a share of
+            it; not needed for DTensors on meshes of all ranks, nor under DDP.
         state_dtype: z's dtype; by itself the parameter's, float32 for 16-bit ones.
         stochastic_rounding: round bfloat16 parameters up or down at random, as often as they are near, so that steps
             smaller than their rounding are not lost; the same step rounds in the same way whenever it is taken.

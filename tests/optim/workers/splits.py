@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FullyShardedDataParallel, OffloadPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -44,17 +44,22 @@ def ddp() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
     return DistributedDataParallel(model), model, share_of_the_batch
 
 
-def fsdp(*shape: int) -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
+def fsdp(*shape: int, offload: bool = False) -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
     """FSDP2 over one dimension, HSDP over two."""
+    policy = CPUOffloadPolicy(pin_memory=False) if offload else OffloadPolicy()
     names = ("replicate", "shard")[-len(shape or (WORLD,)) :]
     model, mesh = small_model(), init_device_mesh("cpu", shape or (WORLD,), mesh_dim_names=names)
     for layer in (model[0], model[2], model):
-        fully_shard(layer, mesh=mesh)
+        fully_shard(layer, mesh=mesh, offload_policy=policy)
     return model, model, share_of_the_batch
 
 
 def hsdp() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
     return fsdp(WORLD // 2, 2)
+
+
+def offloaded() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
+    return fsdp(offload=True)
 
 
 def tensor_parallel() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
@@ -78,7 +83,7 @@ def two_dimensions() -> tuple[nn.Module, nn.Module, Callable[[Tensor], Tensor]]:
     return model, model, lambda x: x.chunk(WORLD // 2)[mesh["data"].get_local_rank()]
 
 
-SPLITS = (ddp, fsdp, hsdp, tensor_parallel, beside_plain_layers, two_dimensions)
+SPLITS = (ddp, fsdp, hsdp, offloaded, tensor_parallel, beside_plain_layers, two_dimensions)
 
 
 def batches() -> Iterator[tuple[Tensor, Tensor]]:
@@ -315,6 +320,24 @@ def nobody_has_gradients() -> None:
         assert optimizer.stats().step == 0
 
 
+def flat_parameters() -> None:
+    """FSDP1, whose parameters are plain pieces of a flat one: shares, of which some ranks have no element."""
+    for original in (True, False):
+        model, single = small_model().requires_grad_(), small_model().requires_grad_()
+        run = FullyShardedDataParallel(model, use_orig_params=original, device_id=torch.device("cpu"))
+        split = AdamPlus(run.parameters(), **SETTINGS, process_group=dist.group.WORLD)
+        alone = AdamPlus(single.parameters(), **SETTINGS)
+        for x, y in batches():
+            for m, o, mine in ((run, split, share_of_the_batch), (single, alone, everything)):
+                o.zero_grad()
+                nn.functional.mse_loss(m(mine(x)), mine(y)).backward()
+                o.step()
+        split.eval()
+        alone.eval()
+        with FullyShardedDataParallel.summon_full_params(run):
+            assert_close(list(model.parameters()), list(single.parameters()), f"FSDP1, use_orig_params={original}")
+
+
 def zero_redundancy() -> None:
     model, single = small_model(), small_model()
 
@@ -405,7 +428,7 @@ if __name__ == "__main__":
         "every_split_is_one_process", "several_meshes_and_scopes", "hand_made_partitions", "meshes_of_some_ranks",
         "gradients_on_some_ranks", "a_warm_up_from_nothing", "replicas_of_a_tensor_parallel_model",
         "fused_before_anything_global_has_state", "nobody_has_gradients",
-        "zero_redundancy", "compiled", "one_small_message", "rounding_at_random",
+        "flat_parameters", "zero_redundancy", "compiled", "one_small_message", "rounding_at_random",
     ]  # fmt: skip
     for name in names:
         globals()[name]()
