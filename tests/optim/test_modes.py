@@ -1,8 +1,10 @@
 """Where the parameters are, and who moves them."""
 
 import copy
+import gc
 import io
 import pickle
+import sys
 from typing import Any
 
 import pytest
@@ -321,3 +323,18 @@ def test_accelerate_switches_under_the_same_names():
     accelerator.backward(loss)
     wrapped.step()
     assert optimizer.stats().step == 7
+
+
+def test_switching_after_the_model_is_gone_or_before_fsdp_was_there(monkeypatch: pytest.MonkeyPatch):
+    """A followed model is known, so that FSDP2 can drop what it has gathered; there need be neither."""
+    model = small_model()
+    optimizer = AdamPlus(model.parameters())
+    optimizer.follow(model)
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch.distributed.fsdp", raising=False)
+        assert not optimizer.eval().training
+    (known,) = optimizer._known
+    del model
+    gc.collect()
+    assert known() is None
+    assert optimizer.train().training
