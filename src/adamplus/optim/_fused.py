@@ -184,6 +184,8 @@ def _row(g: int, i: int, p: Tensor, state: dict[str, Tensor], share: Share) -> R
 
 def _dense(p: Tensor) -> bool:
     """Whether p fills a stretch of memory, in whatever order."""
+    if p.is_contiguous():  # most are, and a compiler cannot sort sizes that it does not know
+        return True
     expected = 1
     for stride, size in sorted(zip(p.stride(), p.shape, strict=True)):
         if size > 1:
