@@ -187,11 +187,10 @@ def _dense(p: Tensor) -> bool:
     if p.is_contiguous():  # most are, and a compiler cannot sort sizes that it does not know
         return True
     expected = 1
-    for stride, size in sorted(zip(p.stride(), p.shape, strict=True)):
-        if size > 1:
-            if stride != expected:
-                return False
-            expected *= size
+    for stride, size in sorted((stride, size) for stride, size in zip(p.stride(), p.shape, strict=True) if size > 1):
+        if stride != expected:
+            return False
+        expected *= size
     return True
 
 
