@@ -83,7 +83,7 @@ class Joint:
         self.channels: list[Channel] = []
         self.scopes: list[list[Scope]] = []  # what each channel sums: the same on all ranks, whatever has gradients
         self.shares = [[ALONE for _ in group["params"]] for group in groups]
-        self.summed = False
+        self.looked = self.summed = False
         if process_group is not None:
             self.channels.append(_channel(process_group))
             self.scopes.append([(-1, -1)])  # which is all that it is for
@@ -95,17 +95,19 @@ class Joint:
         for i, j, p in split:
             refuse_other_ranks(p, f"parameter {j} of group {i}", process_group)
         sums = _sums_of_meshes([p for _, _, p in split], self.channels, process_group)
-        self.scopes += [[] for _ in self.channels[len(self.scopes) :]]
+        known: list[dict[Scope, None]] = [dict.fromkeys(scopes) for scopes in self.scopes]
+        known += [{} for _ in self.channels[len(known) :]]
         for i, j, p in split:
             self.shares[i][j] = own = _share(p.device_mesh, p.placements, *sums[p.device_mesh])
-            key = scope(groups[i], i, j)
-            if own.channel >= 0 and key not in self.scopes[own.channel]:
-                self.scopes[own.channel].append(key)
+            if own.channel >= 0:
+                known[own.channel][scope(groups[i], i, j)] = None
+        self.scopes = [list(scopes) for scopes in known]
+        self.looked = True
 
     def is_for(self, groups: Groups, process_group: Any) -> bool:
-        """Whether these are the parameters that it was made for."""
+        """Whether it has looked at these parameters, and found nothing to refuse."""
         now = _key(groups, process_group)
-        return len(now) == len(self.held) and all(map(operator.is_, now, self.held))
+        return self.looked and len(now) == len(self.held) and all(map(operator.is_, now, self.held))
 
     def sum(self, squares: dict[Scope, dict[int, Tensor]], home: Tensor) -> dict[Scope, Tensor]:
         """Σ z² of each scope over all ranks; `squares` has this rank's by scope and channel."""

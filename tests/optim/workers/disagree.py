@@ -112,15 +112,19 @@ def meshes_and_groups_of_other_ranks() -> None:
     some = DeviceMesh("cpu", list(range(WORLD - 1)))
     optimizer = AdamPlus([nn.Parameter(distribute_tensor(torch.ones(4), some, [Shard(0)]))])
     give(optimizer, 0)
-    expect(
-        f"and this is rank {RANK}" if RANK == WORLD - 1 else f"there are {WORLD} ranks: the others may have parameters",
-        optimizer.step,
-    )
+    for _ in range(2):  # and again: what was refused once is not taken the next time
+        expect(
+            f"and this is rank {RANK}"
+            if RANK == WORLD - 1
+            else f"there are {WORLD} ranks: the others may have parameters",
+            optimizer.step,
+        )
     joined = AdamPlus(
         [nn.Parameter(distribute_tensor(torch.ones(4), some, [Shard(0)]))], process_group=dist.group.WORLD
     )
     give(joined, 0)
-    expect(f"and this is rank {RANK}" if RANK == WORLD - 1 else "1 with an error", joined.step)
+    for _ in range(2):
+        expect(f"and this is rank {RANK}" if RANK == WORLD - 1 else "1 with an error", joined.step)
 
     inner: Any = dist.new_group([0])
     mine = [nn.Parameter(distribute_tensor(torch.ones(4), init_device_mesh("cpu", (WORLD,)), [Shard(0)]))]
