@@ -5,7 +5,7 @@ from torch import Tensor
 
 from . import _plain
 from ._algorithm import Part
-from ._native import ready, takes
+from ._native import ready, takes, takes_all
 from ._norm import scalar_dtype
 from ._passes import Passes
 from ._plain import count as count
@@ -21,6 +21,9 @@ def split(part: Part) -> list[Part]:
     rows: dict[tuple[object, ...], list[int]] = {}
     native: dict[torch.dtype, list[int]] = {}
     may_be_native = ready()
+    if may_be_native and part.z and takes_all(part.w_hat, part.g, part.z):
+        part.run = Passes()
+        return [part]
     for i, (w_hat, g, z) in enumerate(zip(part.w_hat, part.g, part.z, strict=True)):
         if may_be_native and takes(w_hat, g, z):
             native.setdefault(w_hat.dtype, []).append(i)

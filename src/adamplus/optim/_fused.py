@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from . import _tables
-from ._gradients import POINTER, SAME_PLACES, Gradients
+from ._gradients import NO_OVERRIDES, POINTER, SAME_PLACES, Gradients
 from ._settings import check_floats
 from ._split import ALONE, PLAIN, Joint, Share, is_split, local, local_gradient
 from ._state import scalar_dtype, suit, together
@@ -96,7 +96,8 @@ class Plan:
                 return False
             self.tables.move(scale, found_inf, self.joint)
         moved = zip(self.params, self.tables.at, strict=True) if 0 in self.tables.at else ()
-        increment_version([p for p, place in moved if place] or self.params)
+        with NO_OVERRIDES():
+            increment_version([p for p, place in moved if place] or self.params)
         return True
 
     def _holds(self, groups: Groups, state: State) -> bool:

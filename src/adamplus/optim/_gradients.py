@@ -10,6 +10,8 @@ from ._state import same_layout
 
 # As functions for map(), which spares each tensor a turn of Python's loop.
 GRADIENT, POINTER = cast("Any", Tensor.grad).__get__, Tensor.data_ptr
+# DTensors override no functions, and to find that out for each of them takes as long as the functions themselves.
+NO_OVERRIDES = torch._C.DisableTorchFunctionSubclass
 NOWHERE, EMPTY = 0, 16  # places of a gradient that is missing, and of one without elements, which is read by nobody
 
 
@@ -39,8 +41,11 @@ class Gradients:
 
         To let go of them takes time, which the caller has when kernels are running.
         """
-        gradients: list[Any] = list(map(GRADIENT, self.params))
-        if self.split:
+        if not self.split:
+            gradients: list[Any] = list(map(GRADIENT, self.params))
+        else:
+            with NO_OVERRIDES():
+                gradients = list(map(GRADIENT, self.params))
             gradients = [
                 g if g is None or spec is None else g._local_tensor if g._spec is spec else local_gradient(g, p)
                 for g, spec, p in zip(gradients, self.specs, self.params, strict=True)

@@ -13,8 +13,9 @@
 /* Of this file, so that a library that was compiled from another one is not taken for this one's. */
 const uint64_t made_from = SOURCE;
 
-/* A chunk is what a thread takes at a time; a block is what stays in the innermost cache from one loop to the next. */
-enum { CHUNK = 1 << 17, BLOCK = 1 << 8, LANES = 16 };
+/* A chunk is what a thread takes at a time; a block is what stays in the innermost cache from one loop to the next
+   (with 256 elements the passes took 3 to 10 % longer). */
+enum { CHUNK = 1 << 17, BLOCK = 1 << 6, LANES = 16 };
 
 struct tensor {
     void *w_hat;
@@ -37,11 +38,13 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static inline int64_t take(struct work *work) { return __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED); }
 
-/* The tensor that a chunk is of, looked for from that of an earlier chunk. */
+/* The tensor that a chunk is of, looked for from that of another chunk. */
 static inline const struct tensor *owner(const struct tensor *t, int64_t chunk)
 {
     while (chunk >= t[1].first_chunk)
         t++;
+    while (chunk < t->first_chunk)
+        t--;
     return t;
 }
 
@@ -113,11 +116,11 @@ void NAMED(norms)(struct work *work)
 }
 
 /* w_t = (ŵ_t + c z_{t−1}) keep, z_t, and ŵ_{t+1} = w_t − rate z_t. From the last chunk backwards, which `norms` may have
-   left in the cache, it took as long (11 M parameters, 32 MiB of cache). */
+   left in the cache: 4 % of both passes with 300 MiB of it, nothing with 32. */
 void NAMED(update)(struct work *work)
 {
     const struct tensor *t = work->tensors;
-    for (int64_t chunk; (chunk = take(work)) < work->chunks;) {
+    for (int64_t chunk; (chunk = work->chunks - 1 - take(work)) >= 0;) {
         t = owner(t, chunk);
         const int64_t start = (chunk - t->first_chunk) * CHUNK, end = least(start + CHUNK, t->size);
         const int64_t row = t - work->tensors;

@@ -1,6 +1,7 @@
 """The library that `_native.c` is compiled to when the package is installed: what it takes, and calls into it."""
 
 import ctypes
+import operator
 import os
 import platform
 import warnings
@@ -16,6 +17,7 @@ from torch import Tensor
 PATH = Path(__file__).with_name("_native.c.so")  # not _native.so, which Python would import in place of this file
 CHUNK = 1 << 17  # as in _native.c
 PLAIN = (Tensor, torch.nn.Parameter)
+DTYPE, SHAPE, IS_CPU = operator.attrgetter("dtype"), operator.attrgetter("shape"), operator.attrgetter("is_cpu")
 SUFFIX = {torch.float32: "float32", torch.float64: "float64"}
 
 
@@ -73,6 +75,21 @@ def takes(w_hat: Tensor, g: Tensor, z: Tensor) -> bool:
     )
 
 
+def takes_all(w_hats: list[Tensor], gs: list[Tensor], zs: list[Tensor]) -> bool:
+    """Whether all are ordinary tensors of one dtype that can be run through; asked without a turn of Python's loop."""
+    everything = [*w_hats, *gs, *zs]
+    return (
+        {*map(type, everything)} <= {*PLAIN}
+        and len(dtypes := {*map(DTYPE, everything)}) == 1
+        and dtypes <= SUFFIX.keys()
+        and all(map(IS_CPU, everything))
+        and all(map(Tensor.is_contiguous, everything))
+        and list(map(SHAPE, w_hats)) == list(map(SHAPE, gs)) == list(map(SHAPE, zs))
+        and not any(map(Tensor.is_neg, everything))
+        and not any(map(Tensor._is_zerotensor, gs))
+    )
+
+
 def in_memory_order(t: Tensor) -> Tensor:
     """T with its dimensions in the order that they have in memory: contiguous, unless t has gaps or overlaps."""
     return t.permute(sorted(range(t.ndim), key=lambda d: (-t.stride(d), d)))
@@ -102,7 +119,7 @@ class Table:
     """Tensors that the library takes: where they are, and in how many chunks."""
 
     def __init__(self, w_hats: list[Tensor], gs: list[Tensor] | None, zs: list[Tensor]) -> None:
-        sizes = [z.numel() for z in zs]
+        sizes = list(map(Tensor.numel, zs))
         first_chunks = [0, *accumulate(-(-size // CHUNK) for size in sizes)]
         self.count, self.chunks = len(zs), first_chunks.pop()
         g_pointers = [0] * self.count if gs is None else _pointers(gs)
@@ -134,4 +151,4 @@ class Table:
 
 
 def _pointers(tensors: list[Tensor]) -> list[int]:
-    return [t.data_ptr() for t in tensors]
+    return list(map(Tensor.data_ptr, tensors))

@@ -11,12 +11,12 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from . import _settings
-from ._algorithm import Batch, Part, adam_plus
+from ._algorithm import Batch, adam_plus
 from ._execution import call_fused, choose, fused_plan, refuse_fused
 from ._modes import TwoPoints, real, unreal
+from ._parts import parts
 from ._passes import Passes
-from ._rounding import salt, seeds
-from ._split import ALONE, Joint, Share, is_split, local, local_gradient, refuse_foreign_group
+from ._split import ALONE, Joint, is_split, refuse_foreign_group
 from ._state import (
     EXECUTION,
     asked_by_checkpoint,
@@ -249,7 +249,8 @@ class AdamPlus(TwoPoints):
             numbers = [j for j, p in enumerate(group["params"]) if p.grad is not None]
             # Without gradients, it still has the norm of the others.
             if numbers or group["norm_scope"] == "global" or (self._joint and group["norm_scope"] == "group"):
-                batches.append(Batch(group, i, numbers, self._parts(run, i, numbers, *columns)))
+                shares = [ALONE] * len(numbers) if self._joint is None else [self._joint.shares[i][j] for j in numbers]
+                batches.append(Batch(group, i, numbers, parts(run, group, i, numbers, shares, *columns)))
         if any(batch.parts for batch in batches) or self._joint is not None:
             try:
                 adam_plus(batches, self._joint)
@@ -258,28 +259,6 @@ class AdamPlus(TwoPoints):
                 raise
         if self.defaults["differentiable"]:
             self._keep_history(batches)
-
-    def _parts(self, run: Any, i: int, numbers: list[int], *columns: list[Tensor]) -> list[Part]:
-        """The tensors of group i as parts, of which each belongs to one sum over ranks."""
-        params, grads, zs, offsets, steps = columns
-        w_hat, z = ([real(local(t)) for t in tensors] for tensors in (params, zs))
-        g = [real(local_gradient(g, p)) for g, p in zip(grads, params, strict=True)]
-        shares = [ALONE] * len(numbers) if self._joint is None else [self._joint.shares[i][j] for j in numbers]
-        part = Part(w_hat, g, z, offsets, steps, list(range(len(zs))), run)
-        if self.param_groups[i]["stochastic_rounding"]:
-            part.seeds = seeds([salt(i, j, own.number) for j, own in zip(numbers, shares, strict=True)], steps)
-        alike: dict[tuple[int, int], list[int]] = {}
-        for row, own in enumerate(shares):
-            alike.setdefault((own.channel, own.copies), []).append(row)
-        if len(alike) <= 1:
-            part.share = shares[0] if shares else ALONE
-            return run.split(part)
-        parts: list[Part] = []
-        for (channel, copies), chosen in alike.items():
-            some = part.take(chosen)
-            some.share = Share(channel, copies)
-            parts += run.split(some)
-        return parts
 
     def _is_shared(self) -> bool:
         return self.process_group is not None or any(is_split(p) for g in self.param_groups for p in g["params"])
@@ -329,22 +308,23 @@ class AdamPlus(TwoPoints):
         if group is self.param_groups[0]:
             self._find_other_ranks()
         self._make_states(group)
+        fused = group["fused"]
         for p in group["params"]:
-            if p.grad is None:
+            if (g := p.grad) is None:
                 continue
             state = self.state[p]
-            if group["fused"]:
+            if fused:
                 suit(p, state)
             if compiling and separate(state):
                 self._plan = None
             params.append(p)
-            grads.append(p.grad)
+            grads.append(g)
             zs.append(state["z"])
             offsets.append(state["offset"])
             steps.append(state["step"])
 
     def _make_states(self, group: dict[str, Any]) -> None:
-        new = [p for p in group["params"] if p.grad is not None and not self.state.get(p)]
+        new = [p for p in group["params"] if not self.state.get(p) and p.grad is not None]
         for p, state in zip(new, new_states(new, group), strict=True):
             self.state[p] = state
 
@@ -358,6 +338,7 @@ class AdamPlus(TwoPoints):
 
     def _refuse_what_cannot_be_stepped(self) -> None:
         """Raise before anything changes."""
+        differentiable = self.defaults["differentiable"]
         refuse_fused(self.param_groups, self.state)
         for i, group in enumerate(self.param_groups):
             _settings.check_execution(group)
@@ -365,14 +346,14 @@ class AdamPlus(TwoPoints):
             if not torch.compiler.is_compiling():  # pragma: no branch
                 _settings.check_floats(group)
             for j, p in enumerate(group["params"]):
-                if self.defaults["differentiable"] and is_split(p):
+                if differentiable and is_split(p):
                     raise RuntimeError(f"parameter {j} of group {i} is a DTensor, and differentiable=True takes none")
-                if self.defaults["differentiable"] and p.grad is not None and p.is_leaf and p.requires_grad:
+                if differentiable and p.grad is not None and p.is_leaf and p.requires_grad:
                     raise RuntimeError(
                         f"parameter {j} of group {i} is a leaf that requires a gradient, and "
                         "differentiable=True writes into it: give the optimizer p.clone()"
                     )
-                if p.grad is not None and p.grad.layout != torch.strided:
+                if (g := p.grad) is not None and g.layout != torch.strided:
                     raise RuntimeError(
                         f"parameter {j} of group {i} has a sparse gradient, and ‖z‖ is over dense ones: "
                         "use sparse=False in the layer that makes it, or p.grad = p.grad.to_dense()"
