@@ -62,7 +62,7 @@ def test_links_and_pictures_of_the_repository_are_there(page: Path):
             assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("name", ["h200", "cpu"])
+@pytest.mark.parametrize("name", ["h200", "cpu", "cpu-16"])
 def test_figures_of_the_results_page_are_those_that_were_measured(name: str):
     page = (ROOT / "results/step/README.md").read_text()
     assert markdown(load(ROOT / f"results/step/{name}.json")).strip() in page
