@@ -10,9 +10,7 @@ from typing import Any
 
 import torch
 
-
-class InputError(ValueError):
-    """What was asked for cannot be done; the message says what can."""
+from .._errors import InputError
 
 
 @dataclass

@@ -1,0 +1,187 @@
+"""The run store: one folder a run, which a kill at any moment leaves readable.
+
+    DIR/comparison.json                        what is compared, and how
+    DIR/runs/TASK/OPTIMIZER/RUN/settings.json  the specification, versions, hardware, git state; written first
+                               /metrics.jsonl  a line an epoch: pandas.read_json(path, lines=True)
+                               /checkpoint.pt  where the run goes on after a kill
+                               /end.json       how it ended: finished, diverged or failed, and why; written last
+                               /events.out.…   the same metrics for TensorBoard
+
+Files are replaced as a whole or appended to. What cannot be read is set aside, under DIR/aside, and done again.
+"""
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ._errors import InputError
+from ._spec import Spec
+
+SETTINGS, METRICS, CHECKPOINT, END = "settings.json", "metrics.jsonl", "checkpoint.pt", "end.json"
+
+
+class CorruptError(Exception):
+    """A run's folder does not hold what it should; the message says what is wrong."""
+
+
+class Run:
+    """A run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, settings: dict[str, Any]) -> None:
+        """Write what is known before the first step, unless an interrupted start has done so."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / SETTINGS).exists():
+            write(self.folder / SETTINGS, settings)
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Add an epoch's metrics."""
+        with (self.folder / METRICS).open("ab") as file:
+            file.write(json.dumps(line, ensure_ascii=False, allow_nan=True).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def save(self, checkpoint: dict[str, Any]) -> None:
+        """Replace the checkpoint."""
+        new = self.folder / (CHECKPOINT + ".new")
+        with new.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.folder / CHECKPOINT)
+
+    def resume(self) -> dict[str, Any] | None:
+        """The checkpoint, with metrics cut to its epoch; None where the run has to start anew."""
+        path = self.folder / CHECKPOINT
+        try:
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
+        except Exception as error:  # whatever pickle and zip make of half a file
+            raise CorruptError(f"{path.name} cannot be read: {error}") from error
+        epochs = 0 if checkpoint is None else checkpoint["epoch"]
+        lines = self.metrics()
+        if len(lines) < epochs:
+            raise CorruptError(f"{METRICS} has {len(lines)} epochs, and {path.name} is of epoch {epochs}")
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines[:epochs])
+        replace(self.folder / METRICS, text.encode())
+        return checkpoint
+
+    def finish(self, end: dict[str, Any]) -> None:
+        """Write how the run ended; the checkpoint is not needed any more."""
+        write(self.folder / END, end)
+        (self.folder / CHECKPOINT).unlink(missing_ok=True)
+
+    def settings(self) -> dict[str, Any]:
+        """What `begin` wrote."""
+        return self._read(SETTINGS)
+
+    def end(self) -> dict[str, Any] | None:
+        """How it ended, if it did."""
+        return self._read(END) if (self.folder / END).exists() else None
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """A dictionary an epoch; a last line that a kill has cut off is no epoch."""
+        path = self.folder / METRICS
+        if not path.exists():
+            return []
+        *whole, _rest = path.read_bytes().split(b"\n")
+        try:
+            lines = [json.loads(line) for line in whole]
+            numbers = [line["epoch"] for line in lines]
+        except (ValueError, TypeError, KeyError) as error:
+            raise CorruptError(f"{METRICS} cannot be read: {error!r}") from error
+        if numbers != list(range(1, len(lines) + 1)):
+            raise CorruptError(f"{METRICS} has the epochs {numbers}")
+        return lines
+
+    def check(self, spec: Spec | None = None) -> None:
+        """Raise CorruptError unless everything in the folder can be read, and is of that specification."""
+        found = self.settings().get("spec")
+        if not isinstance(found, dict) or (spec is not None and found != json.loads(json.dumps(spec.to_json()))):
+            raise CorruptError(f"{SETTINGS} is of another run")
+        end, lines = self.end(), self.metrics()
+        if end is not None and (end.get("status") not in ("finished", "diverged", "failed")):
+            raise CorruptError(f"{END} has no status")
+        if end is not None and end["status"] == "finished" and len(lines) != found.get("epochs"):
+            raise CorruptError(f"{METRICS} has {len(lines)} epochs of {found.get('epochs')}, and {END} says finished")
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            content = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise CorruptError(f"{name} cannot be read: {error}") from error
+        if not isinstance(content, dict):
+            raise CorruptError(f"{name} holds a {type(content).__name__}")
+        return content
+
+
+class Store:
+    """All runs of a comparison."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def run(self, spec: Spec) -> Run:
+        """The folder of a run, whether it is there or not."""
+        return Run(self.root / "runs" / spec.folder())
+
+    def runs(self) -> list[Run]:
+        """Every run that is there, in the order of their names."""
+        return [Run(path.parent) for path in sorted((self.root / "runs").glob(f"*/*/*/{SETTINGS}"))]
+
+    def set_aside(self, run: Run) -> Path:
+        """Move a run that cannot be read out of the way."""
+        aside = self.root / "aside"
+        aside.mkdir(exist_ok=True)
+        name = "-".join(run.folder.relative_to(self.root / "runs").parts)
+        number = next(i for i in range(1, 1 << 30) if not (aside / f"{name}.{i}").exists())
+        return run.folder.rename(aside / f"{name}.{number}")
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Have the folder alone: two comparisons would write over each other's runs."""
+        try:
+            (self.root / "runs").mkdir(parents=True, exist_ok=True)
+            file = (self.root / ".lock").open("a+")
+        except OSError as error:
+            raise InputError(
+                f"{self.root} cannot be written to ({error.strerror}): pass another folder as --out"
+            ) from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+                file.seek(0)
+                raise InputError(
+                    f"another comparison is writing to {self.root} (process {file.read().strip() or 'unknown'}): "
+                    "wait for it, or pass another folder as --out"
+                ) from None
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield
+
+
+def write(path: Path, content: Any) -> None:
+    """Replace a JSON file as a whole."""
+    replace(path, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Replace a file as a whole: whoever reads finds the old one or the new one."""
+    new = path.with_name(path.name + ".new")
+    with new.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)

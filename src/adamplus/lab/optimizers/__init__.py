@@ -1,0 +1,58 @@
+"""The optimizers that comparisons know: one line of registration a file."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from .._errors import InputError, nearest
+from .._files import digest, load_file
+from . import _adamplus, _schedule_free, _torch
+from ._contender import Contender, LogUniform, UnavailableError
+
+__all__ = ["CONTENDERS", "Contender", "LogUniform", "UnavailableError", "find", "parse"]
+
+CONTENDERS: dict[str, Contender] = {
+    contender.name: contender for file in (_adamplus, _torch, _schedule_free) for contender in file.CONTENDERS
+}
+
+
+def find(name: str) -> tuple[Contender, str]:
+    """The optimizer of that name, or in that file; and the digest of the file that it is in."""
+    if name.endswith(".py"):
+        module = load_file(Path(name), "an optimizer")
+        contender = getattr(module, "contender", None)
+        if not isinstance(contender, Contender):
+            raise InputError(
+                f"{name}: it has no `contender`; write contender = Contender(name, build, search) there, as in docs/extending.md"
+            )
+        return contender, digest(Path(name))
+    if name not in CONTENDERS:
+        raise InputError(f"unknown optimizer {name!r}: {nearest(name, CONTENDERS)}")
+    return CONTENDERS[name], "registered"
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    """`name:key=value;key=value` as a name and settings; those of the optimizer's own that are left out stay."""
+    name, _, rest = text.partition(":")
+    contender, _ = find(name)
+    settings: dict[str, Any] = {}
+    for item in filter(None, rest.split(";")):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise InputError(f"{item!r} of {text!r} is no key=value, as in {name}:lr=0.1;weight_decay=1e-4")
+        if key not in contender.names():
+            raise InputError(f"{name} has no setting {key!r}: {nearest(key, contender.names())}")
+        settings[key] = _value(key, value, text)
+    return name, settings
+
+
+def _value(key: str, value: str, text: str) -> Any:
+    """A number, True, False, None, or a tuple of numbers."""
+    try:
+        parsed = ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError):
+        parsed = None if value.strip() == "None" else ...
+    numbers = parsed if isinstance(parsed, tuple) else (parsed,)
+    if not all(number is None or isinstance(number, (bool, int, float)) for number in numbers):
+        raise InputError(f"{key}={value} of {text!r}: the value is no number (nor True, False or None)")
+    return parsed

@@ -1,0 +1,60 @@
+"""What a contender is: how an optimizer is built, and what of it is tuned."""
+
+import inspect
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.optim import Optimizer
+
+
+class UnavailableError(Exception):
+    """This optimizer cannot take part; the message says why."""
+
+
+@dataclass(frozen=True)
+class LogUniform:
+    """Numbers between two, of which each factor is as likely as any other."""
+
+    low: float
+    high: float
+
+    def sample(self, generator: random.Random) -> float:
+        """One of them, at random."""
+        return self.at(generator.random())
+
+    def at(self, fraction: float) -> float:
+        """The one at that fraction of the way, of three digits: what is printed is what was run."""
+        return float(f"{math.exp(math.log(self.low) + fraction * math.log(self.high / self.low)):.3g}")
+
+    def __str__(self) -> str:
+        return f"log-uniform, {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An optimizer that takes part in comparisons."""
+
+    name: str
+    build: Callable[..., Optimizer]
+    """From parameters and settings."""
+    search: dict[str, LogUniform]
+    """What is tuned, and between which values."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Beside what is tuned; the command line can change them."""
+    captured: dict[str, Any] | None = None
+    """What its constructor needs where its step is captured in a CUDA graph; None where it cannot be."""
+    tensors: tuple[str, ...] = ()
+    """Settings that a captured step reads from tensors, so that they can change."""
+
+    def names(self) -> list[str]:
+        """What can be set."""
+        parameters = inspect.signature(self.build).parameters.values()
+        positional = (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.VAR_POSITIONAL,
+            inspect.Parameter.VAR_KEYWORD,
+        )
+        return [p.name for p in parameters if p.kind not in positional and p.name != "params"]

@@ -1,0 +1,49 @@
+"""The tasks that comparisons know: one line of registration a file."""
+
+import importlib
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+from .._errors import InputError, nearest
+from .._files import digest, load_file
+from ._task import Split, Task
+
+__all__ = ["TASKS", "Split", "Task", "describe", "find"]
+
+TASKS = {name: f"{__name__}.{name}" for name in ("digits", "pydoc", "tones")}
+"""Those that come along: name and module."""
+
+
+def find(name: str) -> tuple[Task, str]:
+    """The task of that name, or in that file; and the digest of the file that it is in."""
+    if name.endswith(".py"):
+        return _task_of(load_file(Path(name), "a task"), name), digest(Path(name))
+    if name not in TASKS:
+        hint = "; a file of your own ends in .py" if "/" in name else ""
+        raise InputError(f"unknown task {name!r}: {nearest(name, TASKS)}{hint}")
+    module = importlib.import_module(TASKS[name])
+    return _task_of(module, name), digest(Path(inspect.getfile(module)))
+
+
+def describe(task: Task) -> str:
+    """What a task says of itself: the first line of its class, or of its file."""
+    text = type(task).__doc__ if "__doc__" in vars(type(task)) else None
+    text = text or inspect.getmodule(type(task)).__doc__ or ""
+    return text.strip().partition("\n")[0]
+
+
+def _task_of(module: ModuleType, name: str) -> Task:
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Task) and value.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise InputError(
+            f"{name}: it has {len(found) or 'no'} classes of Task, and one is needed: see docs/extending.md"
+        )
+    (kind,) = found
+    if missing := sorted(kind.__abstractmethods__):
+        raise InputError(f"{name}: {kind.__name__} lacks {', '.join(f'{m}()' for m in missing)}: see docs/extending.md")
+    return kind()

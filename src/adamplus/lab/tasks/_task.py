@@ -1,0 +1,60 @@
+"""What a task is: data, model, loss, metrics and budget, in one file."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+
+Split = tuple[Tensor, Tensor]
+"""Inputs and targets; row i of one belongs to row i of the other."""
+
+
+class Task(ABC):
+    """What optimizers are compared on. A file has one, and its first line says what it is."""
+
+    epochs: ClassVar[int] = 20
+    batch: ClassVar[int] = 64
+    """Rows of the data that a step sees."""
+    metric: ClassVar[str] = "loss"
+    """What learning rates are chosen by, on validation data, and what is told, of test data."""
+    better: ClassVar[Literal["lower", "higher"]] = "lower"
+    target: ClassVar[float | None] = None
+    """Of the metric on test data; time is taken until it is reached."""
+    ordered: ClassVar[bool] = False
+    """Whether rows are visited in their order (a stream of text), not in a new one each epoch."""
+    clip: ClassVar[float | None] = None
+    """The largest norm of a gradient; larger ones are shortened to it."""
+    train_rows: ClassVar[int | None] = None
+    """How many training rows are evaluated like validation and test data; as many as test rows by itself."""
+
+    @abstractmethod
+    def data(self) -> dict[str, Split]:
+        """The splits "train", "validation" and "test", on the CPU; the same at every call. Called before `model`."""
+
+    @abstractmethod
+    def model(self) -> nn.Module:
+        """A new model, initialised by torch's random numbers, which the run's seed decides."""
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """What is minimised: the mean over a batch."""
+
+    def metrics(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Further means over a batch, by name."""
+        return {}
+
+    def summary(self, means: dict[str, float]) -> dict[str, float]:
+        """What is kept of the means over a whole split, which may be more than them: exp(loss), for one."""
+        return means
+
+    def augment(self, x: Tensor) -> Tensor:
+        """Training inputs, altered at random; on the accelerator."""
+        return x
+
+    def schedule(self, epoch: int, history: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        """By which factors an epoch (0, 1, …) changes settings, as {"lr": 0.1}; `history` has the epochs before it."""
+        return {}
+
+    def begin(self, model: nn.Module) -> None:  # noqa: B027 - most need nothing
+        """Do what a model needs before each pass over data: a recurrent one forgets the last."""
