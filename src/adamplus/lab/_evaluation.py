@@ -15,7 +15,7 @@ from ._meter import Meter
 from .tasks import Split, Task
 
 ROWS = 2000  # that are evaluated together
-STATISTICS = 8  # such batches of training rows make BatchNorm statistics at w
+STATISTICS = (8, 500)  # batches of so many training rows make BatchNorm statistics at w
 
 
 def has_two_points(optimizer: Optimizer) -> bool:
@@ -53,8 +53,9 @@ class Evaluation:
         before = [(t, t.detach().clone()) for t in (*self.model.parameters(), *self.model.buffers())]
         optimizer.eval()
         try:
+            batches, rows = STATISTICS
             with self.autocast():
-                update_bn(self.data["train"][0][: STATISTICS * ROWS].split(ROWS), self.model, cast("Any", _Here))
+                update_bn(self.data["train"][0][: batches * rows].split(rows), self.model, cast("Any", _Here))
             yield
         finally:
             optimizer.train()

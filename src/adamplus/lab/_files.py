@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +17,7 @@ def load_file(path: Path, what: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where torch.compile and pickle look for it
     try:
         spec.loader.exec_module(module)
     except Exception as error:

@@ -40,9 +40,10 @@ class Learner:
         if on_cuda:
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
             self.model = cast("nn.Module", cast("Any", self.model).to(memory_format=torch.channels_last))
+        self.trained: Any = DistributedDataParallel(self.model) if self.world > 1 else self.model
         self.forward: Any = torch.compile(self.model) if on_cuda else self.model
-        self.trained: Any = DistributedDataParallel(self.forward) if self.world > 1 else self.forward
-        self._build_optimizer(captured=on_cuda and self.world == 1)
+        self.compiled: Any = torch.compile(self.loss) if on_cuda else self.loss
+        self._build_optimizer(captured=on_cuda and self.world == 1 and task.capture)
         self.evaluation = Evaluation(task, self.model, self.forward, self.data, self.autocast)
         self.meter = Meter(self.device)
         self.steps, self.seconds = 0, 0.0
@@ -76,17 +77,21 @@ class Learner:
         half = self.spec.precision == "bfloat16"
         return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if half else nullcontext()
 
-    def gradients(self, rows: Tensor, model: Any) -> None:
-        """Forward and backward pass over some rows of the training data."""
-        x, y = (t[rows] for t in self.data["train"])
+    def loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Of a batch: what is minimised, and the means that are told."""
         with self.autocast():
-            outputs = model(self.task.augment(x))
+            outputs = self.trained(self.task.augment(x))
             loss = self.task.loss(outputs, y)
+        return loss, {"loss": loss.detach(), **self.task.metrics(outputs.detach(), y)}
+
+    def gradients(self, rows: Tensor, of: Any) -> None:
+        """Forward and backward pass over some rows of the training data; `of` is `loss`, or the same compiled."""
+        loss, means = of(*(t[rows] for t in self.data["train"]))
         self.optimizer.zero_grad()
         loss.backward()
         if self.task.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.task.clip)
-        self.meter.add({"loss": loss, **self.task.metrics(outputs, y)}, len(rows))
+        self.meter.add(means, len(rows))
 
     def step(self, start: int) -> None:
         """One step, on the rows that the epoch's order has from `start` on."""
@@ -101,16 +106,16 @@ class Learner:
             size -= size % self.world
             rows = self.order[start : start + size][self.rank :: self.world]
             if len(rows):
-                self.gradients(rows, self.trained)
+                self.gradients(rows, self.compiled if size == self.task.batch else self.loss)
         self.optimizer.step()
 
     def _captured(self, size: int) -> Any:
         """A graph of one step on so many rows; its cursor moves along the order by itself."""
         places = torch.arange(size, device=self.device)
-        model = self.forward if size == self.task.batch else self.model  # compiled for the size that most batches have
+        loss = self.compiled if size == self.task.batch else self.loss  # compiled for the size that most batches have
 
         def step() -> None:
-            self.gradients(self.order[(self.cursor + places) % len(self.order)], model)
+            self.gradients(self.order[(self.cursor + places) % len(self.order)], loss)
             if self.graphed_step:
                 self.optimizer.step()
             self.cursor.add_(size)
