@@ -75,7 +75,7 @@ def trained(task: Task, lr: float, epochs: int) -> nn.Module:
     [
         ("digits", (1197, 300, 300), (1, 8, 8), 10),
         ("tones", (1280, 320, 320), (21, tones.FEATURES), tones.CLASSES),
-        ("pydoc", (164, 35, 35), (pydoc.STREAMS, pydoc.LENGTH), None),
+        ("pydoc", (136, 29, 29), (pydoc.STREAMS, pydoc.LENGTH), None),
     ],
 )
 def test_data_has_its_shapes(name: str, rows: tuple[int, ...], shape: tuple[int, ...], classes: int | None):
@@ -130,8 +130,8 @@ def test_a_seed_decides_the_first_model(name: str):
     ("name", "lr", "epochs", "best"),
     [
         ("digits", 0.005, 3, 0.8),  # 0.1 by chance
-        ("tones", 0.01, 2, 0.5),  # 0.95 by the most frequent state
-        ("pydoc", 0.01, 1, 80.0),  # 110 by how frequent words are
+        ("tones", 0.01, 2, 0.5),  # 0.93 by the most frequent state
+        ("pydoc", 0.01, 2, 60.0),  # 91 by how frequent words are
     ],
 )
 def test_an_epoch_or_three_learn_beyond_chance(name: str, lr: float, epochs: int, best: float):
@@ -174,7 +174,7 @@ class TestPydoc:
         words = task_of("pydoc").model()(data["test"][0][:1]).shape[-1]
         counts = torch.bincount(data["train"][0].flatten(), minlength=words)
         assert len(counts) == words
-        assert int(counts.min()) >= pydoc.SEEN - 1  # the last words may fill no window
+        assert int(counts.min()) > pydoc.SEEN // 2  # what fills no window is counted, but not trained on
         for _, y in data.values():
             assert 0.05 < float((y == 0).float().mean()) < 0.35  # <unk>
 

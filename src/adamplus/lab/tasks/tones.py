@@ -38,7 +38,7 @@ class Tones(Task):
     The shape of the paper's speech experiment: every frame has a target, and what comes before and after it helps.
     """
 
-    epochs = 8
+    epochs = 6
     batch = 64
     metric = "frame_error"
     better = "lower"
