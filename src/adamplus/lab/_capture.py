@@ -43,7 +43,8 @@ def capture(function: Callable[[], Any], model: nn.Module, optimizer: Optimizer)
 
 def _tensors(model: nn.Module, optimizer: Optimizer) -> Iterator[tuple[Any, Tensor]]:
     """Everything that a step may change, by its place: a step may also put another tensor there."""
-    yield from model.state_dict(keep_vars=True).items()
+    yield from model.named_parameters()
+    yield from model.named_buffers()
     owners = [*optimizer.state.items(), *enumerate(optimizer.param_groups)]
     for owner, content in owners:
         yield from (((owner, name), value) for name, value in content.items() if isinstance(value, Tensor))
