@@ -1,0 +1,50 @@
+"""The page of a comparison: one file that needs nothing else to be looked at."""
+
+from importlib.resources import files
+from string import Template
+
+from .._errors import InputError
+from ._charts import charts
+from ._html import Markup, embedded, join, tag
+from ._results import Results
+from ._sections import answers, method, notes, rerun, result_table, run_table
+from ._tables import Row
+from ._text import listed
+
+
+def page(results: Results, tables: list[list[Row]]) -> str:
+    """The whole page as text."""
+    here = files("adamplus.lab.report")
+    parts = {name: (here / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+    titles = listed([task.title for task in results.tasks])
+    shown = [result_table(results, task, table) for task, table in zip(results.tasks, tables, strict=True)]
+    return Template(parts["html"]).substitute(
+        title=join(f"Optimizers compared on {titles}"),
+        answers=answers(results, tables),
+        method=method(results),
+        tables=join(*shown),
+        notes=notes(),
+        runs=run_table(results),
+        unreadable=_unreadable(results),
+        rerun=rerun(results),
+        style=Markup(parts["css"]),
+        data=embedded(charts(results, tables)),
+        plotly=_plotly(),
+        script=Markup(parts["js"]),
+    )
+
+
+def _plotly() -> str:
+    """The library that draws, as text: the page is looked at where there may be no network."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ModuleNotFoundError as error:
+        raise InputError(f"the page needs {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
+    return get_plotlyjs()
+
+
+def _unreadable(results: Results) -> Markup:
+    """A word on what is missing, where something is."""
+    if not results.unreadable:
+        return Markup()
+    return tag("p", f"{len(results.unreadable)} run folders could not be read, and count nowhere.", class_="warning")
