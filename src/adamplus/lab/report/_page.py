@@ -47,4 +47,6 @@ def _unreadable(results: Results) -> Markup:
     """A word on what is missing, where something is."""
     if not results.unreadable:
         return Markup()
-    return tag("p", f"{len(results.unreadable)} run folders could not be read, and count nowhere.", class_="warning")
+    count = len(results.unreadable)
+    told = f"{count} run folder{'s' if count > 1 else ''} could not be read; what is wrong is in the table of runs."
+    return tag("p", told, class_="warning")

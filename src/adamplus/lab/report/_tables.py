@@ -158,7 +158,11 @@ def _target_text(row: Row) -> str:
 
 
 def _lr_text(found: Sensitivity | None) -> str:
-    return DASH if found is None else f"×{found.factor:.3g} of ×{found.searched:.3g}"
+    return (
+        DASH
+        if found is None
+        else " of ".join(f"×{float(f'{factor:.3g}'):,g}" for factor in (found.factor, found.searched))
+    )
 
 
 def lost_text(row: Row) -> str:

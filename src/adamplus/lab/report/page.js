@@ -247,7 +247,7 @@
     return section;
   }
 
-  function bars(pair, task, values, title) {
+  function bars(pair, values, title) {
     if (values.every((value) => value === null)) return;
     chart(pair, () => {
       const rows = data.labels.map((_, i) => i).filter((i) => shown[i] && values[i] !== null);
@@ -273,8 +273,8 @@
     if ([...task.speed, ...task.state].every((value) => value === null)) return null;
     const pair = element("div", { class: "pair" });
     parent.append(element("h3", {}, task.title), pair);
-    bars(pair, task, task.speed, "steps per second");
-    bars(pair, task, task.state, "bytes of state for each parameter");
+    bars(pair, task.speed, "steps per second");
+    bars(pair, task.state, "bytes of state for each parameter");
     return pair;
   }
 
