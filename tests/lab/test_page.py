@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from lab.stores import add_comparison, add_run, three_contenders
 
-from adamplus.lab.report import report
+from adamplus.lab.report import read, rows
+from adamplus.lab.report._page import page
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -55,11 +56,14 @@ def opened(browser: "Chrome", tmp_path: Path) -> Callable[..., "Chrome"]:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         browser.get_log("browser")  # what pages before this one have said
         browser.get_log("performance")
-        address = report(tmp_path).as_uri()
+        results = read(tmp_path)
+        path = tmp_path / "report.html"
+        path.write_text(page(results, [rows(results, task) for task in results.tasks]), encoding="utf-8")
+        address = path.as_uri()
         browser.get(address)
         # chromedriver may come back while the megabytes of the page's scripts are still being read
         there = "return document.readyState === 'complete' && location.href === arguments[0]"
-        WebDriverWait(browser, 60).until(lambda page: page.execute_script(there, address))
+        WebDriverWait(browser, 60).until(lambda window: window.execute_script(there, address))
         return browser
 
     return go

@@ -173,6 +173,12 @@ def test_signs_of_markdown_and_latex_in_names_are_signs(tmp_path: Path):
     assert r"a|b:x\_y=5\%;<i>" in to_latex(table)
 
 
+def test_a_metric_that_is_the_loss_is_told_once(tmp_path: Path):
+    add_run(tmp_path, "adam", [0.5], about={"metric": "loss", "better": "lower"})
+    report(tmp_path)
+    assert (tmp_path / "table.md").read_text().count("test loss") == 1
+
+
 # Answers
 
 

@@ -84,7 +84,7 @@ def _curves(results: Results, task: TaskResults) -> "Figure":
         said = {"train": "training {}", "running": "training {}, running mean", "test": "test {}"}[split]
         _name(axes.set_ylabel, said.format(task.metric))
         axes.set_xlabel("epoch")
-        _scale(axes, [column for curve in found.values() if (column := curve["columns"].get(name))])
+        _scale(axes, task, [column for curve in found.values() if (column := curve["columns"].get(name))])
     _name(figure.suptitle, task.title)
     _legend(figure, results.labels, [label for label, curve in found.items() if curve["epoch"]])
     return figure
@@ -101,10 +101,10 @@ def _curve(axes: "Axes", epochs: list[int], column: dict[str, list[Any]], number
     axes.fill_between(epochs, low, high, color=colour, alpha=0.16, linewidth=0)
 
 
-def _scale(axes: "Axes", columns: list[dict[str, list[Any]]]) -> None:
-    """Logarithmic where the values are orders apart: the end of training is what one looks at."""
+def _scale(axes: "Axes", task: TaskResults, columns: list[dict[str, list[Any]]]) -> None:
+    """Logarithmic for what falls by a factor of many, as on the page: the end of training is what one looks at."""
     values = [value for column in columns for value in column["mean"] if value is not None]
-    if values and min(values) > 0 and max(values) > 30 * min(values):
+    if not task.higher and values and 0 < 8 * min(values) < max(values):
         axes.set_yscale("log")
 
 
@@ -122,7 +122,7 @@ def _learning_rates(results: Results, task: TaskResults, table: list[Row]) -> "F
     axes.set_xscale("log")
     axes.set_xlabel("learning rate")
     _name(axes.set_ylabel, f"validation {task.metric}")
-    _scale(axes, [{"mean": [value for _, value in row.sensitivity.points]} for row in table if row.sensitivity])
+    _scale(axes, task, [{"mean": [value for _, value in row.sensitivity.points]} for row in table if row.sensitivity])
     _name(figure.suptitle, task.title)
     _legend(figure, results.labels, [label for label in results.labels if label in shown])
     return figure
@@ -133,7 +133,7 @@ def _legend(figure: "Figure", labels: list[str], shown: list[str]) -> None:
 
     styles = [style(labels.index(label)) for label in shown]
     lines = [Line2D([], [], color=colour, linestyle=STROKES[dash], linewidth=1.5) for colour, dash in styles]
-    names = [f"{label[:47]}…" if len(label) > 48 else label for label in shown]
+    names = [f"{label[:31]}…" if len(label) > 32 else label for label in shown]
     width, height = figure.get_size_inches()
     columns = int(width / (0.75 + 0.075 * max(map(len, names), default=1)))  # inches of a line, and of a letter
     columns = min(max(1, columns), 4)

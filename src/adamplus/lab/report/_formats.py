@@ -6,7 +6,10 @@ import json
 import re
 from typing import Any
 
-from ._tables import HEADINGS, Row, cells, headings
+from ._tables import Row, grid
+
+LEFT = ("optimizer", "settings")
+"""Columns of words."""
 
 
 def to_csv(table: list[Row]) -> str:
@@ -59,14 +62,11 @@ def to_markdown(table: list[Row]) -> str:
     """A table a task."""
     parts = []
     for group in _by_task(table):
-        task = group[0].task
-        rule = ["---" if heading in ("optimizer", "settings") else "---:" for heading in HEADINGS]
-        lines = [
-            [_markdown(cell) for cell in headings(task)],
-            rule,
-            *([_markdown(cell) for cell in cells(row)] for row in group),
-        ]
-        parts.append(f"### {_markdown(task.title)}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
+        names, lines = grid(group)
+        rule = [":--" if name in LEFT else "--:" for name in names]
+        shown = [[_markdown(cell) for cell in names], rule, *([_markdown(cell) for cell in line] for line in lines)]
+        text = "\n".join("| " + " | ".join(line) + " |" for line in shown)
+        parts.append(f"### {_markdown(group[0].task.title)}\n\n{text}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -74,18 +74,12 @@ def to_latex(table: list[Row]) -> str:
     """A tabular a task, for booktabs."""
     parts = []
     for group in _by_task(table):
-        task = group[0].task
-        lines = [[_latex(cell) for cell in line] for line in (headings(task), *map(cells, group))]
-        body = [" & ".join(line) + r" \\" for line in lines]
-        columns = "".join("l" if heading in ("optimizer", "settings") else "r" for heading in HEADINGS)
-        top = [
-            f"% {' '.join(task.title.split())}",
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            body[0],
-            r"\midrule",
-        ]
-        parts.append("\n".join([*top, *body[1:], r"\bottomrule", r"\end{tabular}"]))
+        names, lines = grid(group)
+        head, *body = [" & ".join(map(_latex, line)) + r" \\" for line in (names, *lines)]
+        columns = "".join("l" if name in LEFT else "r" for name in names)
+        title = " ".join(group[0].task.title.split())
+        start = [f"% {title}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]
+        parts.append("\n".join([*start, *body, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(parts) + "\n"
 
 

@@ -8,7 +8,7 @@ from ._charts import style
 from ._html import Markup, join, tag
 from ._results import Record, Results, TaskResults
 from ._statistics import MARGIN
-from ._tables import Row, cells, headings
+from ._tables import Row, grid
 from ._text import DASH, listed, number, seconds, settings
 
 WIDTH = 120
@@ -33,7 +33,8 @@ def method(results: Results) -> Markup:
     facts.append(("Tasks", tag("ul", *(tag("li", *_task(task)) for task in results.tasks))))
     facts.append(("Search", _search(results)))
     seeds = said.get("seeds") or _seeds(results, "final")
-    fresh = ", none of which the search has seen" if _seeds(results, "search").isdisjoint(seeds) else ""
+    searched = _seeds(results, "search")
+    fresh = ", none of which the search has seen" if searched and searched.isdisjoint(seeds) else ""
     if seeds:
         facts.append(("Seeds", f"{', '.join(map(str, sorted(seeds)))}{fresh}"))
     facts.append(("Hardware", listed(_all(results, lambda run: run.settings.get("hardware")))))
@@ -112,18 +113,19 @@ def _date(results: Results) -> str:
 
 def result_table(results: Results, task: TaskResults, table: list[Row]) -> Markup:
     """One task's table, with a picture of the intervals."""
-    names = headings(task)
+    names, lines = grid(table)
     names.insert(3, "95 % interval")
     left = {"optimizer", "settings", "95 % interval"}
     head = tag("tr", *(tag("th", name, scope="col", class_=None if name in left else "number") for name in names))
     picture = _pictures(table)
     body = []
-    for row in table:
-        texts: list[str] = list(cells(row))
+    for row, texts in zip(table, lines, strict=True):
         texts[1] = join(swatch(results.labels.index(row.label)), row.label)
         texts.insert(3, picture(row))
         parts = [
-            tag("th" if name == "optimizer" else "td", text, class_=None if name in left else "number")
+            tag("th", text, scope="row", title=row.label)
+            if name == "optimizer"
+            else tag("td", text, class_=None if name in left else "number")
             for name, text in zip(names, texts, strict=True)
         ]
         body.append(tag("tr", *parts))

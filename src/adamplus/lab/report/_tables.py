@@ -171,6 +171,9 @@ def lost_text(row: Row) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or DASH
 
 
-def headings(task: TaskResults) -> list[str]:
-    """`HEADINGS`, with the metric's name."""
-    return [f"test {task.metric}" if heading == "test metric" else heading for heading in HEADINGS]
+def grid(table: list[Row]) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of one task's table, with the metric's name; a metric that is the loss is told once."""
+    metric = table[0].task.metric
+    kept = [i for i, heading in enumerate(HEADINGS) if (heading, metric) != ("test loss", "loss")]
+    names = [f"test {metric}" if heading == "test metric" else heading for heading in HEADINGS]
+    return [names[i] for i in kept], [[line[i] for i in kept] for line in map(cells, table)]

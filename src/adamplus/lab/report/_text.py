@@ -22,7 +22,7 @@ def number(value: float | None, digits: int = 4) -> str:
     magnitude = math.floor(math.log10(abs(value)))
     if not -4 <= magnitude < 7:
         return f"{value:.{digits - 1}e}"
-    return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
+    return _signed(f"{value:,.{max(0, digits - 1 - magnitude)}f}")
 
 
 def plus_minus(summary: Summary) -> str:
@@ -33,7 +33,12 @@ def plus_minus(summary: Summary) -> str:
     if magnitude < -6 or abs(summary.mean) >= 1e7:
         return f"{summary.mean:.4g} ± {summary.error:.2g}"
     places = max(0, 1 - magnitude)
-    return f"{summary.mean:,.{places}f} ± {summary.error:,.{places}f}"
+    return _signed(f"{summary.mean:,.{places}f} ± {summary.error:,.{places}f}")
+
+
+def _signed(text: str) -> str:
+    """A minus as wide as a digit."""
+    return text.replace("-", "−")
 
 
 def seconds(value: float) -> str:

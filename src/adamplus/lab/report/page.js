@@ -26,7 +26,7 @@
   function axis(title, more = {}) {
     return {
       title: { text: literal(title), font: { size: 12 }, standoff: 8 },
-      tickfont: { size: 11 }, automargin: true, zeroline: false, ...more,
+      tickfont: { size: 11 }, exponentformat: "power", automargin: true, zeroline: false, ...more,
     };
   }
 
@@ -121,7 +121,8 @@
     const known = values.filter((value) => value !== null);
     return [Math.min(...known), Math.max(...known)];
   }
-  const spansOrders = ([low, high]) => low > 0 && high > 30 * low; // linear, such curves would all lie on the axis
+  // What falls by a factor of many would, drawn linearly, lie on the axis where it matters; what rises does not.
+  const chosenScale = ([low, high], rises) => (!rises && low > 0 && high > 8 * low ? "log" : "linear");
 
   function choice(title, options, chosen, change) {
     const name = `choice${choice.count = (choice.count ?? 0) + 1}`;
@@ -163,7 +164,8 @@
       const plain = `${now.split}_${now.quantity}`;
       const running = now.split === "running";
       const column = now.point === "ŵ" && !running ? `${plain}_hat` : plain;
-      const scale = now.y ?? (spansOrders(extent(task, [column, plain])) ? "log" : "linear");
+      const rises = task.higher && now.quantity === task.metric;
+      const scale = now.y ?? chosenScale(extent(task, [column, plain]), rises);
       for (const input of controls.querySelectorAll("input")) {
         if (["linear", "log"].includes(input.value)) input.checked = input.value === scale;
         if (["w", "ŵ"].includes(input.value)) input.disabled = running;
@@ -206,7 +208,7 @@
       const range = extent(task, [name]);
       chart(pair, () => ({
         traces: data.labels.flatMap((_, i) => line(task, i, name, "step")),
-        frame: layout(along("steps", "steps"), scaled(title, spansOrders(range) ? "log" : "linear", range), 280),
+        frame: layout(along("steps", "steps"), scaled(title, chosenScale(range), range), 280),
       }));
     }
     return section;
@@ -241,7 +243,7 @@
         ];
       });
       const x = axis("learning rate", { type: "log", dtick: 1, tickformat: "~g" });
-      const y = scaled(`validation ${task.metric}`, spansOrders(range) ? "log" : "linear", range);
+      const y = scaled(`validation ${task.metric}`, chosenScale(range, task.higher), range);
       return { traces, frame: layout(x, y, 320, { hovermode: "closest", hoverdistance: 20 }) };
     });
     return section;
