@@ -282,6 +282,19 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_are_told(tmp_path: Pa
     assert "1 run folder could not be read" in page
 
 
+def test_runs_of_another_comparison_alone_are_refused_with_a_way_out(tmp_path: Path):
+    add_run(tmp_path, "adam", [0.5])
+    add_comparison(tmp_path, ["sgd"])
+    with pytest.raises(InputError, match=r"none of its 1 runs belongs to .* remove the file"):
+        report(tmp_path)
+
+
+def test_tasks_that_have_not_begun_are_named(tmp_path: Path):
+    add_run(tmp_path, "adam", [0.5])
+    add_comparison(tmp_path, ["adam"], tasks=["digits", "tones"])
+    assert "There are no runs yet of tones." in report(tmp_path).read_text()
+
+
 def test_a_folder_without_runs_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="there are no runs to report"):
         report(tmp_path / "nowhere")

@@ -16,7 +16,7 @@ def to_csv(table: list[Row]) -> str:
     """A line a row, numbers in full; empty where there is none."""
     lines = [_plain(row) for row in table]
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]) if lines else [], lineterminator="\n")
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return text.getvalue()

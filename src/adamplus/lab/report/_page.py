@@ -25,7 +25,7 @@ def page(results: Results, tables: list[list[Row]]) -> str:
         tables=join(*shown),
         notes=notes(),
         runs=run_table(results),
-        unreadable=_unreadable(results),
+        warnings=_warnings(results),
         rerun=rerun(results),
         style=Markup(parts["css"]),
         data=embedded(charts(results, tables)),
@@ -43,10 +43,13 @@ def _plotly() -> str:
     return get_plotlyjs()
 
 
-def _unreadable(results: Results) -> Markup:
+def _warnings(results: Results) -> Markup:
     """A word on what is missing, where something is."""
-    if not results.unreadable:
-        return Markup()
-    count = len(results.unreadable)
-    told = f"{count} run folder{'s' if count > 1 else ''} could not be read; what is wrong is in the table of runs."
-    return tag("p", told, class_="warning")
+    said = []
+    told = {task.name for task in results.tasks}
+    if missing := [name for name in results.comparison.get("tasks", []) if name not in told]:
+        said.append(f"There are no runs yet of {listed(missing)}.")
+    if count := len(results.unreadable):
+        folders = f"{count} run folder{'s' if count > 1 else ''}"
+        said.append(f"{folders} could not be read; what is wrong is in the table of runs.")
+    return join(*(tag("p", text, class_="warning") for text in said))

@@ -100,6 +100,11 @@ def read(root: Path) -> Results:
     comparison = _comparison(root)
     records = _count(records, comparison)
     counted = [record for record in records if record.counted]
+    if not counted:
+        raise InputError(
+            f"{root}: none of its {len(records)} runs belongs to what {COMPARISON} tells of; "
+            "start that comparison again, or remove the file to have a report of the runs alone"
+        )
     labels = _in_order(comparison.get("labels", []), [record.spec["label"] for record in counted])
     names = _in_order(comparison.get("tasks", []), [record.spec["task"] for record in counted])
     titles = _titles(names)
@@ -115,7 +120,8 @@ def _record(run: Run, folder: str) -> Record:
     run.check()
     settings = run.settings()
     needed = {"task", "label", "settings", "seed", "epochs", "phase"}
-    if not needed <= settings["spec"].keys() or "metric" not in settings.get("task", {}):
+    spec, task = settings["spec"], settings.get("task") or {}
+    if not needed <= spec.keys() or spec["phase"] not in ("search", "final") or "metric" not in task:
         raise CorruptError("settings.json does not say what was run")
     return Record(folder, settings, run.metrics(), run.end() or {})
 

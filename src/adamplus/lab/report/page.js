@@ -258,13 +258,13 @@
         name: literal(data.labels[i].name), marker: { color: data.labels[i].colour },
         text: [short(values[i], 3)], textposition: "outside", cliponaxis: false, hovertemplate: "%{x:.4~g}",
       }));
-      const cut = (name) => (name.length > 24 ? name.slice(0, 23) + "…" : name);
+      const most = window.innerWidth < 640 ? 17 : 24;
+      const cut = (name) => (name.length > most ? name.slice(0, most - 1) + "…" : name);
       const y = {
         tickvals: rows.map((_, row) => row), ticktext: rows.map((i) => literal(cut(data.labels[i].name))),
         autorange: "reversed", automargin: true, showgrid: false, zeroline: false, ticklabelstandoff: 6,
       };
-      const most = Math.max(...rows.map((i) => values[i]), 0);
-      const x = axis(title, { range: [0, most * 1.18 || 1] });
+      const x = axis(title, { range: [0, Math.max(...rows.map((i) => values[i]), 0) * 1.18 || 1] });
       const height = 80 + 27 * Math.max(rows.length, 1);
       return { traces, frame: layout(x, y, height, { hovermode: "closest", hoverdistance: 20, bargap: 0 }) };
     });
@@ -276,7 +276,7 @@
     const pair = element("div", { class: "pair" });
     parent.append(element("h3", {}, task.title), pair);
     bars(pair, task.speed, "steps per second");
-    bars(pair, task.state, "bytes of state for each parameter");
+    bars(pair, task.state, "state bytes per parameter");
     return pair;
   }
 
