@@ -73,6 +73,8 @@ def _figure(panels: int) -> tuple["Figure", list["Axes"]]:
 
 
 def _curves(results: Results, task: TaskResults) -> "Figure":
+    from matplotlib.ticker import MaxNLocator
+
     figure, panels = _figure(2)
     found = {label: curves(task.finals.get(label, [])) for label in results.labels}
     evaluated = any(f"train_{task.metric}" in curve["columns"] for curve in found.values())
@@ -84,6 +86,7 @@ def _curves(results: Results, task: TaskResults) -> "Figure":
         said = {"train": "training {}", "running": "training {}, running mean", "test": "test {}"}[split]
         _name(axes.set_ylabel, said.format(task.metric))
         axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _scale(axes, task, [column for curve in found.values() if (column := curve["columns"].get(name))])
     _name(figure.suptitle, task.title)
     _legend(figure, results.labels, [label for label, curve in found.items() if curve["epoch"]])

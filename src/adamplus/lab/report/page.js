@@ -74,8 +74,7 @@
       button.addEventListener("click", () => show((j) => (j === i ? !shown[j] : shown[j])));
       return button;
     });
-    const all = element("button", { type: "button", class: "all" }, "all");
-    const none = element("button", { type: "button", class: "all" }, "none");
+    const [all, none] = ["all", "none"].map((name) => element("button", { type: "button", class: "all" }, name));
     all.addEventListener("click", () => show(() => true));
     none.addEventListener("click", () => show(() => false));
     function show(decide) {
@@ -173,12 +172,13 @@
           input.disabled = !names.some((name) => name[1] === input.value && name[2] === now.quantity);
         }
       }
+      const whole = now.x === "epoch" && task.curves.every((curve) => curve.epoch.length < 10) ? { dtick: 1 } : {};
       const where = running ? ", as trained" : twoPoints ? ` at ${now.point}` : "";
       const target = now.quantity === task.metric && now.split === "test" && task.target !== null;
       const level = scale === "log" ? Math.log10(task.target) : task.target;
       const traces = data.labels.flatMap((_, i) => line(task, i, column, now.x, plain));
       const frame = layout(
-        along(AXES[now.x], now.x === "seconds" ? "seconds of training" : AXES[now.x]),
+        { ...along(AXES[now.x], now.x === "seconds" ? "seconds of training" : AXES[now.x]), ...whole },
         scaled(`${now.split} ${now.quantity}${where}`, scale, extent(task, [column, plain])),
         window.innerWidth < 640 ? 300 : 380,
         target && Number.isFinite(level) ? goal(task.target, level) : {},
