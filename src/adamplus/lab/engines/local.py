@@ -1,0 +1,126 @@
+"""Runs in processes of this machine, each of which imports torch once and then trains one run after another."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict
+from pathlib import Path
+from queue import SimpleQueue
+
+from .._spec import Spec
+from ._attempt import TRIES, Answer, Ended, ended, lost
+
+# Ctrl-C reaches the workers, too; the parent decides what happens then.
+COMMAND = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "from adamplus.lab.engines._worker import serve; serve()"
+)
+
+
+def execute(
+    specs: Sequence[Spec], root: Path, done: Callable[[Ended], None], workers: int | None = None
+) -> None:
+    """Train all of them: as many at a time as there are cores, or one on an accelerator."""
+    if not specs:
+        return
+    natural = _cores() if all(spec.device == "cpu" for spec in specs) else 1
+    processes = [_Worker(root, number) for number in range(1, min(workers or natural, len(specs)) + 1)]
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+    for process in processes:
+        idle.put(process)
+
+    def one(spec: Spec) -> Ended:
+        process = idle.get()
+        try:
+            return process.train(spec)
+        finally:
+            idle.put(process)
+
+    # A thread waits for each process: it has nothing else to do.
+    pool = ThreadPoolExecutor(len(processes))
+    try:
+        for future in as_completed([pool.submit(one, spec) for spec in specs]):
+            done(future.result())
+    finally:
+        for process in processes:
+            process.stop()
+        pool.shutdown(cancel_futures=True)
+
+
+class _StoppedError(Exception):
+    """Nobody waits for the run any more."""
+
+
+class _Worker:
+    """A process that takes runs from its standard input, and ends where that ends: with this process, if not before."""
+
+    def __init__(self, root: Path, number: int) -> None:
+        self.root = root.resolve()
+        self.log = self.root / "logs" / f"worker-{number}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.stopped = False
+        self.changing = threading.Lock()
+
+    def train(self, spec: Spec) -> Ended:
+        cause = ""
+        for _ in range(TRIES):
+            process = self._running()
+            if (answer := self._ask(process, spec)) is not None:
+                return ended(spec, answer)
+            cause = _cause(process.wait())
+        if self.stopped:
+            raise _StoppedError
+        return lost(spec, self.root, f"{cause}; what it said is in {self.log.relative_to(self.root)}")
+
+    def stop(self) -> None:
+        """End the process: whatever it is doing, its run goes on from the checkpoint."""
+        with self.changing:
+            self.stopped = True
+            if self.process is not None:
+                self.process.kill()
+                self.process.wait()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        with self.changing:
+            if self.stopped:
+                raise _StoppedError
+            if self.process is None or self.process.poll() is not None:
+                self.process = self._start()
+            return self.process
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.log.parent.mkdir(exist_ok=True)
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", COMMAND],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+
+    def _ask(self, process: subprocess.Popen[bytes], spec: Spec) -> Answer | None:
+        """What the process says of the run; None where it died."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            request = {"spec": asdict(spec), "root": str(self.root)}
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            return None
+        return Answer(**json.loads(line)) if line.endswith(b"\n") else None
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cause(code: int) -> str:
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
