@@ -59,20 +59,22 @@ class Run:
             os.fsync(file.fileno())
         new.replace(self.folder / CHECKPOINT)
 
-    def resume(self) -> dict[str, Any] | None:
-        """The checkpoint, with metrics cut to its epoch; None where the run has to start anew."""
+    def checkpoint(self) -> dict[str, Any] | None:
+        """Where the run goes on; None where it starts anew."""
         path = self.folder / CHECKPOINT
         try:
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
+            return torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
         except Exception as error:  # whatever pickle and zip make of half a file
-            raise CorruptError(f"{path.name} cannot be read: {error}") from error
+            raise CorruptError(f"{CHECKPOINT} cannot be read: {error}") from error
+
+    def cut(self) -> None:
+        """Drop metrics that are later than the checkpoint: these epochs are trained again."""
+        checkpoint, lines = self.checkpoint(), self.metrics()
         epochs = 0 if checkpoint is None else checkpoint["epoch"]
-        lines = self.metrics()
         if len(lines) < epochs:
-            raise CorruptError(f"{METRICS} has {len(lines)} epochs, and {path.name} is of epoch {epochs}")
+            raise CorruptError(f"{METRICS} has {len(lines)} epochs, and {CHECKPOINT} is of epoch {epochs}")
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines[:epochs])
         replace(self.folder / METRICS, text.encode())
-        return checkpoint
 
     def finish(self, end: dict[str, Any]) -> None:
         """Write how the run ended; the checkpoint is not needed any more."""

@@ -1,9 +1,117 @@
 """One run: trains a model as a specification says, and keeps what happens in its folder."""
 
+import math
+import time
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from . import tasks
+from ._certificate import certificate
+from ._errors import InputError
+from ._events import Events
+from ._learner import Learner
 from ._spec import Spec
-from ._store import Run
+from ._store import CorruptError, Run
+from .tasks import Task
 
 
 def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
-    """Train from the run's checkpoint, if it has one, to the end that `run.end()` tells of."""
-    raise NotImplementedError
+    """Train from the run's checkpoint, if it has one, to the end that `run.end()` tells of.
+
+    An error of the task or of the optimizer ends the run as failed. What the disk refuses is raised, and so is a
+    folder that cannot be read.
+    """
+    begun = time.perf_counter()
+    try:
+        end = _train(spec, run, checkpoint_every)
+    except (OSError, CorruptError, InputError):
+        raise
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        end = {"status": "failed", "reason": f"{type(error).__name__}: {error}", "traceback": text}
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        blank = {
+            "seconds": time.perf_counter() - begun,
+            "steps_per_second": None,
+            "state_bytes": None,
+            "peak_bytes": None,
+        }
+        run.finish(blank | end)
+
+
+def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
+    task, _ = tasks.find(spec.task)
+    learner = Learner(task, spec)
+    writes = learner.rank == 0
+    history: list[dict[str, float]] = []
+    if writes:
+        run.begin(_settings(spec, task, learner))
+        run.cut()
+    if dist.is_initialized():
+        dist.barrier()
+    if (checkpoint := run.checkpoint()) is not None:
+        learner.load(checkpoint["learner"])
+        history = run.metrics()
+    learner.prepare()
+    events = Events(run.folder, len(history)) if writes else None
+    saved, reason = time.perf_counter(), None
+    for number in range(len(history), spec.epochs):
+        line = learner.epoch(number, history)
+        history.append(line)
+        if events is not None:
+            run.append(line)
+            events.add(line)
+            if time.perf_counter() - saved >= checkpoint_every and number + 1 < spec.epochs:
+                run.save({"epoch": number + 1, "learner": learner.state()})
+                saved = time.perf_counter()
+        if (reason := _diverged(line)) is not None:
+            break
+    if events is not None:
+        events.close()
+    tensors = _tensors(learner.optimizer.state_dict())
+    return {
+        "status": "finished" if reason is None else "diverged",
+        "reason": reason,
+        "seconds": learner.seconds,
+        "steps_per_second": learner.steps / learner.seconds,
+        "state_bytes": sum(t.nbytes for t in tensors),
+        "peak_bytes": torch.cuda.max_memory_allocated() if learner.device.type == "cuda" else None,
+    }
+
+
+def _settings(spec: Spec, task: Task, learner: Learner) -> dict[str, Any]:
+    """What is known before the first step."""
+    told = ("metric", "better", "target", "batch", "epochs")
+    rows = {name: len(x) for name, (x, _) in learner.data.items()}
+    return {
+        "spec": spec.to_json(),
+        "task": {"description": tasks.describe(task), **{name: getattr(task, name) for name in told}, "rows": rows},
+        "parameters": sum(p.numel() for p in learner.model.parameters()),
+        **certificate(learner.device),
+    }
+
+
+def _diverged(line: dict[str, float]) -> str | None:
+    """Why a run cannot go on, if it cannot."""
+    for name, value in line.items():
+        if name.endswith(("loss", "loss_hat")) and not math.isfinite(value):
+            return f"{name} is {value} in epoch {line['epoch']}"
+    return None
+
+
+def _tensors(content: Any) -> Iterator[Tensor]:
+    """Those of an optimizer's state_dict that belong to parameters."""
+    if isinstance(content, Tensor):
+        yield content
+    elif isinstance(content, dict):
+        for key, value in content.items():
+            if key != "param_groups":
+                yield from _tensors(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _tensors(value)

@@ -23,7 +23,8 @@ def find(name: str) -> tuple[Contender, str]:
         contender = getattr(module, "contender", None)
         if not isinstance(contender, Contender):
             raise InputError(
-                f"{name}: it has no `contender`; write contender = Contender(name, build, search) there, as in docs/extending.md"
+                f"{name}: it has no `contender`; write contender = Contender(name, build, search) there, "
+                "as in docs/extending.md"
             )
         return contender, digest(Path(name))
     if name not in CONTENDERS:

@@ -1,0 +1,191 @@
+"""What trains: a model, its optimizer and its data, an epoch at a time, as fast as the device is.
+
+Data and its augmentation are on the device; a step is one CUDA graph of everything that it launches; nobody waits for
+a metric before the end of an epoch. On a CPU, and on several devices under DDP, the same steps are taken one by one.
+"""
+
+import hashlib
+import time
+from contextlib import nullcontext
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from . import optimizers
+from ._capture import capture
+from ._errors import InputError
+from ._evaluation import Evaluation, has_two_points
+from ._meter import Meter
+from ._spec import Spec
+from .tasks import Split, Task
+
+
+class Learner:
+    """A model, its optimizer and its data on one device, or on one of several that train together."""
+
+    def __init__(self, task: Task, spec: Spec) -> None:
+        self.task, self.spec, self.device = task, spec, torch.device(spec.device)
+        on_cuda = self.device.type == "cuda"
+        self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        if task.batch % self.world:
+            raise InputError(
+                f"{self.world} processes cannot share batches of {task.batch} rows: start a number that divides them"
+            )
+        self.data = {name: self._placed(split) for name, split in task.data().items()}
+        torch.manual_seed(spec.seed)
+        self.model = task.model().to(self.device)
+        if on_cuda:
+            torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+            self.model = cast("nn.Module", cast("Any", self.model).to(memory_format=torch.channels_last))
+        self.forward: Any = torch.compile(self.model) if on_cuda else self.model
+        self.trained: Any = DistributedDataParallel(self.forward) if self.world > 1 else self.forward
+        self._build_optimizer(captured=on_cuda and self.world == 1)
+        self.evaluation = Evaluation(task, self.model, self.forward, self.data, self.autocast)
+        self.meter = Meter(self.device)
+        self.steps, self.seconds = 0, 0.0
+        self.graphs: dict[int, Any] = {}
+
+    def _placed(self, split: Split) -> Split:
+        x, y = (t.to(self.device) for t in split)
+        return (x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x), y
+
+    def _build_optimizer(self, captured: bool) -> None:
+        contender, _ = optimizers.find(self.spec.optimizer)
+        settings = {**contender.settings, **self.spec.settings}
+        self.graphed = captured
+        self.graphed_step = captured and contender.captured is not None
+        if self.graphed_step:
+            settings |= contender.captured or {}
+        self.optimizer = contender.build(list(self.model.parameters()), **settings)
+        if has_two_points(self.optimizer):
+            cast("Any", self.optimizer).train()
+        self.start = [dict(group) for group in self.optimizer.param_groups]
+        self.tensors = contender.tensors if self.graphed_step else ()
+        self._make_tensors()
+
+    def _make_tensors(self) -> None:
+        """Settings that a graph is to read anew at each replay."""
+        for group in self.optimizer.param_groups:
+            group.update({name: torch.tensor(float(group[name]), device=self.device) for name in self.tensors})
+
+    def autocast(self) -> Any:
+        """The precision of forward passes."""
+        half = self.spec.precision == "bfloat16"
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if half else nullcontext()
+
+    def gradients(self, rows: Tensor, model: Any) -> None:
+        """Forward and backward pass over some rows of the training data."""
+        x, y = (t[rows] for t in self.data["train"])
+        with self.autocast():
+            outputs = model(self.task.augment(x))
+            loss = self.task.loss(outputs, y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        if self.task.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.task.clip)
+        self.meter.add({"loss": loss, **self.task.metrics(outputs, y)}, len(rows))
+
+    def step(self, start: int) -> None:
+        """One step, on the rows that the epoch's order has from `start` on."""
+        size = min(self.task.batch, len(self.order) - start)
+        if self.graphed:
+            if size not in self.graphs:
+                self.graphs[size] = self._captured(size)
+            self.graphs[size]()
+            if self.graphed_step:
+                return
+        else:
+            size -= size % self.world
+            rows = self.order[start : start + size][self.rank :: self.world]
+            if len(rows):
+                self.gradients(rows, self.trained)
+        self.optimizer.step()
+
+    def _captured(self, size: int) -> Any:
+        """A graph of one step on so many rows; its cursor moves along the order by itself."""
+        places = torch.arange(size, device=self.device)
+        model = self.forward if size == self.task.batch else self.model  # compiled for the size that most batches have
+
+        def step() -> None:
+            self.gradients(self.order[(self.cursor + places) % len(self.order)], model)
+            if self.graphed_step:
+                self.optimizer.step()
+            self.cursor.add_(size)
+
+        cursor, sums = self.cursor.clone(), self.meter.sums.clone()
+        graph = capture(step, self.model, self.optimizer)
+        self.cursor.copy_(cursor)
+        self.meter.sums.copy_(sums) if len(sums) == len(self.meter.sums) else self.meter.reset()
+        return graph
+
+    def prepare(self) -> None:
+        """Do what takes time once: compile, and capture a graph of each size of batch. Nothing moves by it."""
+        rows = len(self.data["train"][0])
+        self.order = torch.arange(rows, device=self.device)
+        self.cursor = torch.zeros((), dtype=torch.int64, device=self.device)
+        if self.graphed:
+            self.task.begin(self.model)
+            for size in {min(self.task.batch, rows), rows % self.task.batch or self.task.batch}:
+                self.graphs[size] = self._captured(size)
+
+    def epoch(self, number: int, history: list[dict[str, float]]) -> dict[str, float]:
+        """Train for one epoch (0, 1, …), and evaluate: a line of metrics."""
+        torch.manual_seed(_mixed(self.spec.seed, number))  # so that an epoch is the same after a resumption
+        factors = self.task.schedule(number, history)
+        self._set(factors)
+        if not self.task.ordered:
+            self.order.copy_(torch.randperm(len(self.order)))
+        self.cursor.zero_()
+        self.meter.reset()
+        self.model.train()
+        self.task.begin(self.model)
+        begun = time.perf_counter()
+        for start in range(0, len(self.order), self.task.batch):
+            self.step(start)
+            self.steps += 1
+        running = self.task.summary(self.meter.means())  # the first wait of the epoch
+        self.seconds += time.perf_counter() - begun
+        line: dict[str, float] = {"epoch": number + 1, "step": self.steps, "seconds": self.seconds}
+        line["lr"] = float(self.start[0]["lr"]) * factors.get("lr", 1.0)
+        line |= {f"running_{name}": value for name, value in running.items()}
+        return line | self._stats() | self.evaluation.metrics(self.optimizer)
+
+    def _set(self, factors: dict[str, float]) -> None:
+        """Settings of this epoch: those of the start, times factors."""
+        for group, start in zip(self.optimizer.param_groups, self.start, strict=True):
+            for name, factor in factors.items():
+                value = float(start[name]) * factor
+                if isinstance(group[name], Tensor):
+                    group[name].fill_(value)
+                else:
+                    group[name] = value
+
+    def _stats(self) -> dict[str, float]:
+        if not hasattr(self.optimizer, "stats"):
+            return {}
+        stats = cast("Any", self.optimizer).stats()
+        return {"norm": stats.norm, "eta": stats.eta, "norm_sum": stats.norm_sum}
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds, between two epochs."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "steps": self.steps,
+            "seconds": self.seconds,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._make_tensors()
+        self.steps, self.seconds = state["steps"], state["seconds"]
+
+
+def _mixed(seed: int, epoch: int) -> int:
+    """The seed of an epoch."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{epoch}".encode()).digest()[:7])
