@@ -109,7 +109,9 @@ def plan(
         raise InputError(f"{epochs} epochs train nothing: pass --epochs 1 or more")
     if search not in get_args(Kind):
         raise InputError(f"unknown search {search!r}: {nearest(search, get_args(Kind))}")
-    where = device if elsewhere and device is not None else str(choose(device))
+    if elsewhere and device not in (None, "cpu", "cuda"):
+        raise InputError(f"device {device!r}: Ray decides which machine and which accelerator; pass cpu or cuda")
+    where = "cuda:0" if elsewhere and device == "cuda" else str(choose(device))
     natural: Precision = "float32" if where == "cpu" else "bfloat16"
     if precision is not None and precision not in get_args(Precision):
         raise InputError(f"unknown precision {precision!r}: {nearest(precision, get_args(Precision))}")

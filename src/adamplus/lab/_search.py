@@ -30,21 +30,18 @@ def middle(ranges: Mapping[str, LogUniform]) -> dict[str, float]:
 def trials(ranges: Mapping[str, LogUniform], number: int, kind: Kind, name: str) -> list[dict[str, float]]:
     """As many settings as asked; the same ones for the same name, whenever they are asked for.
 
-    A grid cuts each range into equal factors and takes the middle of each part. With several ranges, their parts are
-    matched at random, each taken once (a Latin square): the number of trials stays the same for every optimizer.
+    Each range is cut into as many equal factors; each of these parts is tried once, in its middle (a grid) or at
+    random in it, so that nobody's trials crowd at one end by bad luck. With several ranges, their parts are matched at
+    random (a Latin square): the number of trials is the same for every optimizer.
     """
-    if not ranges:
-        return [{}]
     generator = random.Random(name)
-    if kind == "random":
-        return [{key: values.sample(generator) for key, values in ranges.items()} for _ in range(number)]
-    columns: dict[str, list[float]] = {}
-    for key, values in ranges.items():
-        column = [values.at((i + 0.5) / number) for i in range(number)]
-        if columns:
-            generator.shuffle(column)
-        columns[key] = column
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    columns: list[list[float]] = []
+    for values in ranges.values():
+        fractions = [(i + (0.5 if kind == "grid" else generator.random())) / number for i in range(number)]
+        if kind == "random" or columns:
+            generator.shuffle(fractions)
+        columns.append([values.at(fraction) for fraction in fractions])
+    return [dict(zip(ranges, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def choose(
@@ -63,6 +60,6 @@ def choose(
     edge = [
         key
         for key in ranges
-        if len(tried) > 1 and best[key] in (min(t[key] for t in tried), max(t[key] for t in tried))
+        if len(tried) > 2 and best[key] in (min(t[key] for t in tried), max(t[key] for t in tried))
     ]
     return Choice(dict(best), edge, len(finished))

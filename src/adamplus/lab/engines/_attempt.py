@@ -75,9 +75,8 @@ def ended(spec: Spec, answer: Answer) -> Ended:
     return Ended(spec, answer.failure, answer.notes)
 
 
-def lost(spec: Spec, root: Path, cause: str) -> Ended:
-    """Give up a run whose worker died every time."""
-    reason = f"worker died {TRIES} times ({cause})"
+def given_up(spec: Spec, root: Path, reason: str) -> Ended:
+    """What the comparison is told of a run that no worker answers for."""
     record_failure(Store(root).run(spec), reason)
     return Ended(spec, reason)
 

@@ -6,14 +6,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
 
 from .._spec import Spec
-from ._attempt import TRIES, Answer, Ended, ended, lost
+from . import Execute
+from ._attempt import TRIES, Answer, Ended, ended, given_up
 
 # Ctrl-C reaches the workers, too; the parent decides what happens then.
 COMMAND = (
@@ -22,34 +24,43 @@ COMMAND = (
 )
 
 
-def execute(
-    specs: Sequence[Spec], root: Path, done: Callable[[Ended], None], workers: int | None = None
-) -> None:
-    """Train all of them: as many at a time as there are cores, or one on an accelerator."""
-    if not specs:
-        return
-    natural = _cores() if all(spec.device == "cpu" for spec in specs) else 1
-    processes = [_Worker(root, number) for number in range(1, min(workers or natural, len(specs)) + 1)]
-    idle: SimpleQueue[_Worker] = SimpleQueue()
-    for process in processes:
-        idle.put(process)
+@contextmanager
+def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
+    """As many workers as there are cores, or one on an accelerator, unless it is said how many."""
+    there: list[_Worker] = []
 
-    def one(spec: Spec) -> Ended:
-        process = idle.get()
+    def execute(specs: Sequence[Spec], done: Callable[[Ended], None]) -> None:
+        natural = _cores() if all(spec.device == "cpu" for spec in specs) else 1
+        number = max(1, min(workers or natural, len(specs)))
+        there.extend(_Worker(root, i) for i in range(len(there) + 1, number + 1))
+        idle: SimpleQueue[_Worker] = SimpleQueue()
+        for worker in there:
+            idle.put(worker)
+
+        def one(spec: Spec) -> Ended:
+            worker = idle.get()
+            try:
+                return worker.train(spec)
+            finally:
+                idle.put(worker)
+
+        # A thread waits for each process: it has nothing else to do.
+        pool = ThreadPoolExecutor(number)
         try:
-            return process.train(spec)
+            for future in as_completed([pool.submit(one, spec) for spec in specs]):
+                done(future.result())
+        except BaseException:
+            for worker in there:
+                worker.stop()
+            raise
         finally:
-            idle.put(process)
+            pool.shutdown(cancel_futures=True)
 
-    # A thread waits for each process: it has nothing else to do.
-    pool = ThreadPoolExecutor(len(processes))
     try:
-        for future in as_completed([pool.submit(one, spec) for spec in specs]):
-            done(future.result())
+        yield execute
     finally:
-        for process in processes:
-            process.stop()
-        pool.shutdown(cancel_futures=True)
+        for worker in there:
+            worker.stop()
 
 
 class _StoppedError(Exception):
@@ -75,7 +86,8 @@ class _Worker:
             cause = _cause(process.wait())
         if self.stopped:
             raise _StoppedError
-        return lost(spec, self.root, f"{cause}; what it said is in {self.log.relative_to(self.root)}")
+        words = f"worker died {TRIES} times ({cause}; what it said is in {self.log.relative_to(self.root)})"
+        return given_up(spec, self.root, words)
 
     def stop(self) -> None:
         """End the process: whatever it is doing, its run goes on from the checkpoint."""

@@ -9,19 +9,22 @@ import logging
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .._errors import InputError
-from .._spec import Spec, plain
+from .._spec import Spec
 from .._store import END, SETTINGS, Run, Store, write
 from .._store import replace as replace_file
-from ._attempt import TRIES, Answer, Ended, attempt, ended, lost
+from . import Execute
+from ._attempt import TRIES, Answer, Ended, attempt, ended, given_up
 
 try:
     import ray
+    from ray.exceptions import RayError, RayTaskError
 except ImportError:
     raise InputError("--engine ray needs Ray, which is not installed: pip install 'adamplus[ray]'") from None
 
@@ -29,19 +32,12 @@ TOKEN = ".token"
 """A file of the store by which workers know that they see it."""
 
 
-def execute(
-    specs: Sequence[Spec], root: Path, done: Callable[[Ended], None], workers: int | None = None
-) -> None:
-    """Train all of them; `workers` bounds how many at a time, where it is given."""
-    if not specs:
-        return
+@contextmanager
+def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
+    """A connection to the cluster; where this process has one already, that one."""
     root, token = root.resolve(), uuid.uuid4().hex
-    replace_file(root / TOKEN, token.encode())
-    ours = not ray.is_initialized()
-    if ours:
-        # Without an address Ray takes RAY_ADDRESS, or a cluster of this machine, or starts one.
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
-    try:
+
+    def execute(specs: Sequence[Spec], done: Callable[[Ended], None]) -> None:
         waiting, running = list(reversed(specs)), {}
         while waiting or running:
             while waiting and len(running) < (workers or len(specs)):
@@ -49,6 +45,14 @@ def execute(
                 running[_submit(spec, root, token)] = spec
             (ready, *_), _ = ray.wait(list(running), num_returns=1)
             done(_collect(ready, running.pop(ready), root))
+
+    replace_file(root / TOKEN, token.encode())
+    ours = not ray.is_initialized()
+    if ours:
+        # Without an address Ray takes RAY_ADDRESS, or a cluster of this machine, or starts one.
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+    try:
+        yield execute
     finally:
         if ours:
             ray.shutdown()
@@ -56,11 +60,9 @@ def execute(
 
 def _submit(spec: Spec, root: Path, token: str) -> Any:
     sources = {name: Path(name).read_bytes() for name in (spec.task, spec.optimizer) if name.endswith(".py")}
+    remote: Any = ray.remote(_train)
     options = {"num_cpus": 1, "num_gpus": int(spec.device != "cpu"), "max_retries": TRIES - 1}
-    remote: Any = ray.remote(**options)(_train)
-    return remote.options(name=f"{plain(spec.task)} {plain(spec.label)}").remote(
-        spec, root, token, Path.cwd(), sources
-    )
+    return remote.options(**options).remote(spec, root, token, Path.cwd(), sources)
 
 
 def _train(
@@ -93,8 +95,10 @@ def _written(name: str, folder: str, sources: dict[str, bytes]) -> str:
 def _collect(ready: Any, spec: Spec, root: Path) -> Ended:
     try:
         answer, files = ray.get(ready)
-    except ray.exceptions.RayError as error:
-        return lost(spec, root, str(error).strip().partition("\n")[0])
+    except RayTaskError as error:  # not the task's, which `attempt` answers for: adamplus is not there, say
+        return given_up(spec, root, f"{type(error.cause).__name__} in the worker: {error.cause}")
+    except RayError as error:
+        return given_up(spec, root, f"worker died {TRIES} times ({str(error).strip().partition(chr(10))[0]})")
     _store(files, spec, Store(root).run(spec))
     return ended(spec, answer)
 
