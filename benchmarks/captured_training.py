@@ -4,10 +4,10 @@ lr and β are tensors and change every 20 steps, between replays. Deterministic 
 """
 
 import torch
-from models import ResNet18
 from torch import nn
 
 from adamplus import AdamPlus
+from adamplus.lab.models import ResNet18
 
 STEPS, BATCH = 200, 128
 

@@ -1,47 +1,8 @@
-"""Two models to measure whole training steps with: the CIFAR ResNet18 and GPT-2 of 124 M parameters."""
+"""GPT-2 of 124 M parameters, to measure whole training steps with."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-
-class Block(nn.Module):
-    """Two convolutions of 3 × 3 and what goes around them."""
-
-    def __init__(self, width: int, out: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(width, out, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out)
-        self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out)
-        self.around = nn.Identity()
-        if stride != 1 or width != out:
-            self.around = nn.Sequential(nn.Conv2d(width, out, 1, stride, bias=False), nn.BatchNorm2d(out))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Of a batch of feature maps."""
-        y = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
-        return functional.relu(y + self.around(x))
-
-
-class ResNet18(nn.Module):
-    """For images of 32 × 32: 62 tensors, 11.17 M parameters."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        blocks, width = [], 64
-        for i, out in enumerate((64, 128, 256, 512)):
-            for j in range(2):
-                blocks.append(Block(width, out, 2 if i and not j else 1))
-                width = out
-        self.conv = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
-        self.bn = nn.BatchNorm2d(64)
-        self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Linear(512, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Of a batch of images."""
-        return self.head(self.blocks(functional.relu(self.bn(self.conv(x)))).mean((2, 3)))
 
 
 class Layer(nn.Module):

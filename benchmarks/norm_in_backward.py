@@ -13,10 +13,11 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from models import GPT, ResNet18
+from models import GPT
 from torch import Tensor, nn
 
 from adamplus import AdamPlus
+from adamplus.lab.models import ResNet18
 
 BLOCK = 1024
 
