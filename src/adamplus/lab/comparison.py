@@ -153,7 +153,7 @@ class _Comparison:
         todo = [spec for spec in specs if not self._kept(spec)]
         kept = len(specs) - len(todo)
         self.outcome.kept += kept
-        say(self.console, f"{title}: {len(todo)} runs" + (f", beside {kept} that are there" if kept else ""))
+        say(self.console, f"{title}: {len(todo)} to train" + (f", {kept} there already" if kept else ""))
         metrics = {name: task.metric for name, (task, _) in self.planned.tasks.items()}
         with Watch(self.console, self.store, title, todo, metrics) as watch:
             self.execute(todo, watch.done)
