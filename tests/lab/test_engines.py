@@ -123,33 +123,29 @@ def _nobody_trains(root: Path) -> bool:
     [("here", 0.02, 0.6), pytest.param("local", 2.0, 6.0, marks=pytest.mark.slow)],
 )
 def test_ten_kills_at_random_moments_change_nothing(tmp_path: Path, engine: str, shortest: float, longest: float):
-    task = write_task(tmp_path / "plane.py", "import time; time.sleep(0.02)")
-    script = [sys.executable, str(TESTS / "lab" / "workers" / "killed.py"), engine, task]
+    task = write_task(tmp_path / "plane.py", "__import__('time').sleep(0.05)")
+    script = [sys.executable, str(TESTS / "lab" / "workers" / "killed.py"), engine, task, str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    killed = []
-    for out, kills in (("undisturbed", 0), ("disturbed", 10)):
-        words = [*script, str(tmp_path / out), str(kills), str(shortest), str(longest)]
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200, check=False)
-        assert done.returncode == 0, done.stderr
-        killed.append(int(done.stdout))
-    assert killed[0] == 0
-    assert killed[1] >= 5  # those before the comparison was complete
+    words = [*script, str(shortest), str(longest)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    kills, *ended = map(int, done.stdout.split())
+    assert kills == 10, ended
+    assert len(set(ended)) > 2  # there was progress between them
     assert numbers(tmp_path / "disturbed") == numbers(tmp_path / "undisturbed")
-    assert len(numbers(tmp_path / "disturbed")) == 2 * (4 + 4)
+    assert len(numbers(tmp_path / "disturbed")) == 2 * (3 + 3)
     assert not (tmp_path / "disturbed" / "aside").exists()
 
 
-def test_ray_has_the_numbers_of_processes_though_one_of_its_workers_is_killed(tmp_path: Path):
+def test_ray_has_the_numbers_of_processes_though_one_of_its_workers_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     pytest.importorskip("ray")
-    task = write_task(tmp_path / "plane.py", DIES_ONCE)
-    options = ["--optimizers", "adam-plus,msgd", "--seeds", "1", "--tune", "2", "--engine", "ray"]
-    words = ["-m", "adamplus.cli", "compare", task, *options, "--out", str(tmp_path / "ray")]
-    environment = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
-    done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    specs = planned(write_task(tmp_path / "plane.py", DIES_ONCE), "adam-plus", "msgd")
+    ended = execute(find("ray"), specs, tmp_path / "ray")
     assert (tmp_path / "plane.py.died").exists()
-    specs = [Spec.from_json(run.settings()["spec"]) for run in Store(tmp_path / "ray").runs()]
-    assert len(specs) == 2 * (2 + 1)
+    assert [one.failure for one in ended] == [None] * 4
     execute(here, specs, tmp_path / "undisturbed")
     assert numbers(tmp_path / "ray") == numbers(tmp_path / "undisturbed")
 

@@ -1,6 +1,7 @@
-"""A comparison, killed again and again: python killed.py ENGINE TASK OUT KILLS SHORTEST LONGEST.
+"""A comparison, undisturbed and then killed ten times: python killed.py ENGINE TASK FOLDER SHORTEST LONGEST.
 
-Everything is imported before the first of them is forked off, so that kills fall into the comparisons.
+Everything is imported before the first of them is forked off, so that kills fall into the comparisons. Prints how
+many were killed before they were complete, and how many runs had ended after each kill.
 """
 
 import os
@@ -26,26 +27,34 @@ def compare(engine: str, task: str, out: Path) -> None:
         _attempt.train = partial(_attempt.train, checkpoint_every=0.0)
     comparison.show = lambda root, console: None
     with (out.parent / f"{out.name}.log").open("a") as log, redirect_stdout(log):
-        comparison.compare([task], ["adam-plus", "msgd"], seeds=4, tune=4, out=out, workers=2)
+        comparison.compare([task], ["adam-plus", "msgd"], seeds=3, tune=3, out=out, workers=2)
 
 
-def main(engine: str, task: str, out: str, kills: str, shortest: str, longest: str) -> None:
-    """Kill that many, at random moments, then let one complete; print how many were killed before they did."""
-    moments, killed = random.Random(5), 0
-    for last in [False] * int(kills) + [True]:
-        if (child := os.fork()) == 0:
-            compare(engine, task, Path(out))
-            os._exit(0)
-        if not last:
-            time.sleep(moments.uniform(float(shortest), float(longest)))
-            if os.waitpid(child, os.WNOHANG) == (0, 0):
-                os.killpg(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                killed += 1
-        else:
-            _, status = os.waitpid(child, 0)
-            assert status == 0
-    print(killed)
+def forked(engine: str, task: str, out: Path) -> int:
+    """The process of a comparison."""
+    if (child := os.fork()) == 0:
+        compare(engine, task, out)
+        os._exit(0)
+    return child
+
+
+def main(engine: str, task: str, folder: str, shortest: str, longest: str) -> None:
+    """Let one complete; in another folder kill ten, at random moments, and let the last complete."""
+    import torch._dynamo  # what the first optimizer of a process imports
+    import torch.utils.tensorboard.writer  # noqa: F401 - and the first run
+
+    undisturbed, disturbed = Path(folder, "undisturbed"), Path(folder, "disturbed")
+    assert os.waitpid(forked(engine, task, undisturbed), 0)[1] == 0
+    moments, ended = random.Random(5), []
+    for _ in range(10):
+        child = forked(engine, task, disturbed)
+        time.sleep(moments.uniform(float(shortest), float(longest)))
+        if os.waitpid(child, os.WNOHANG) == (0, 0):
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            ended.append(len(list(disturbed.glob("runs/*/*/*/end.json"))))
+    assert os.waitpid(forked(engine, task, disturbed), 0)[1] == 0
+    print(len(ended), *ended)
 
 
 if __name__ == "__main__":
