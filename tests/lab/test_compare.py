@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -331,6 +332,30 @@ def test_without_what_draws_reports_a_comparison_still_succeeds(tmp_path: Path, 
     result = CliRunner().invoke(app, ["report", str(tmp_path)], env={"COLUMNS": "400", "TERM": "dumb"})
     assert result.exit_code == 2
     assert "pip install 'adamplus[lab]'" in result.output
+
+
+def test_at_the_end_there_is_the_table_the_page_and_what_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    report: Any = ModuleType("adamplus.lab.report")
+    report.HEADINGS = ("rank", "optimizer", "test metric", "test loss", "settings", "runs lost")
+    report.read = lambda root: SimpleNamespace(tasks=[SimpleNamespace(title="[red]plane", metric="accuracy")])
+    report.rows = lambda results, task: [["1", "[b]sgd", "0.9 ± 0.1", "0.25", "lr=0.1", "–"]]
+    report.cells = lambda row: row
+    report.report = lambda root: root / "report.html"
+    monkeypatch.setitem(sys.modules, "adamplus.lab.report", report)
+    for width, headings in (
+        (200, "rank optimizer test accuracy test loss settings"),
+        (50, "rank optimizer test accuracy settings"),
+        (40, "rank optimizer test accuracy"),
+    ):
+        text = io.StringIO()
+        assert _closing.show(tmp_path, Console(file=text, width=width)) == tmp_path / "report.html"
+        title, heading, _, row, report_line, next_line, *steps = (
+            " ".join(line.split()) for line in text.getvalue().splitlines() if line.strip()
+        )
+        assert (title, heading) == ("[red]plane", headings)  # and nobody was lost
+        assert row.startswith("1 [b]sgd 0.9 ± 0.1")
+        assert (report_line, next_line) == (f"Report: {tmp_path}/report.html", "What next:")
+        assert len(steps) == 3
 
 
 def test_a_terminal_shows_every_run_that_is_on(tmp_path: Path, task: str):

@@ -1,7 +1,9 @@
 """What people see at the end: the table, where the page is, and what to try next."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +16,8 @@ NEXT = (
     "--optimizers adam-plus,'adam-plus:beta=0.5',muon: other optimizers and settings; --seeds 10: narrower intervals",
     "adamplus bench step: what a step costs in time and memory",
 )
+DISPENSABLE = ("test loss", "good lr", "settings", "steps/s", "state, B/param")
+"""Columns that a narrow window does without, the first first."""
 
 
 def show(root: Path, console: Console) -> Path | None:
@@ -38,13 +42,24 @@ def tell(root: Path, out: Console | None = None) -> Path:
     out = out or console()
     results = read(root)
     for task in results.tasks:
-        table = Table(title=Text(task.title))
-        for heading in HEADINGS:
-            name = Text(heading.replace("metric", task.metric))
-            table.add_column(name, justify="left" if heading in ("optimizer", "settings") else "right")
-        for row in rows(results, task):
-            table.add_row(*(Text(cell) for cell in cells(row)))
-        out.print(table)
+        headings = [heading.replace("metric", task.metric) for heading in HEADINGS]
+        out.print(_table(task.title, headings, [cells(row) for row in rows(results, task)], out.width))
     page = report(root)
     say(out, f"Report: {page}")
     return page
+
+
+def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> Table:
+    """As many columns as there is room for; all of them are on the page."""
+    columns = {heading: cells for heading, *cells in zip(headings, *lines, strict=True) if set(cells) != {"–"}}
+    for name in DISPENSABLE:
+        if 1 + sum(3 + max(map(len, (heading, *cells))) for heading, cells in columns.items()) > width:
+            columns.pop(name, None)
+    table = Table(
+        title=Text(title, style="bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False
+    )
+    for heading in columns:
+        table.add_column(Text(heading), justify="left" if heading in ("optimizer", "settings") else "right")
+    for line in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, line))
+    return table
