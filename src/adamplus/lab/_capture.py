@@ -17,7 +17,7 @@ def capture(function: Callable[[], Any], model: nn.Module, optimizer: Optimizer)
     State that the optimizer makes on its first step begins as zeros, as that of all optimizers does whose contender
     says that its step can be captured.
     """
-    before = {id(t): t.detach().clone() for t in _tensors(model, optimizer)}
+    before = {place: tensor.detach().clone() for place, tensor in _tensors(model, optimizer)}
     random = torch.cuda.get_rng_state()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -31,15 +31,20 @@ def capture(function: Callable[[], Any], model: nn.Module, optimizer: Optimizer)
         with torch.cuda.graph(graph):
             function()
     with torch.no_grad():
-        for tensor in _tensors(model, optimizer):
-            tensor.copy_(before[id(tensor)]) if id(tensor) in before else tensor.zero_()
+        for place, tensor in _tensors(model, optimizer):
+            tensor.copy_(before[place]) if place in before else tensor.zero_()
     torch.cuda.set_rng_state(random)
-    return graph.replay
+
+    def replay(_: object = function) -> None:  # held, for the graph reads the memory of what `function` refers to
+        graph.replay()
+
+    return replay
 
 
-def _tensors(model: nn.Module, optimizer: Optimizer) -> Iterator[Tensor]:
-    """Everything that a step may change."""
-    yield from model.parameters()
-    yield from model.buffers()
-    yield from (value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor))
-    yield from (value for group in optimizer.param_groups for value in group.values() if isinstance(value, Tensor))
+def _tensors(model: nn.Module, optimizer: Optimizer) -> Iterator[tuple[Any, Tensor]]:
+    """Everything that a step may change, by its place: a step may also put another tensor there."""
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+    owners = [*optimizer.state.items(), *enumerate(optimizer.param_groups)]
+    for owner, content in owners:
+        yield from (((owner, name), value) for name, value in content.items() if isinstance(value, Tensor))

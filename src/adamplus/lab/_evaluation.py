@@ -11,11 +11,11 @@ from torch.optim import Optimizer
 
 from adamplus import update_bn
 
-from ._meter import Meter
+from ._meter import Meter, sums
 from .tasks import Split, Task
 
 ROWS = 2000  # that are evaluated together
-STATISTICS = 8  # such batches of training rows make BatchNorm statistics at w
+STATISTICS = (8, 500)  # batches of so many training rows make BatchNorm statistics at w
 
 
 def has_two_points(optimizer: Optimizer) -> bool:
@@ -53,8 +53,9 @@ class Evaluation:
         before = [(t, t.detach().clone()) for t in (*self.model.parameters(), *self.model.buffers())]
         optimizer.eval()
         try:
+            batches, rows = STATISTICS
             with self.autocast():
-                update_bn(self.data["train"][0][: STATISTICS * ROWS].split(ROWS), self.model, cast("Any", _Here))
+                update_bn(self.data["train"][0][: batches * rows].split(rows), self.model, cast("Any", _Here))
             yield
         finally:
             optimizer.train()
@@ -73,15 +74,17 @@ class Evaluation:
         return found
 
     def _on(self, x: Tensor, y: Tensor) -> dict[str, float]:
-        """Means over a split, of which each rank takes its share of batches."""
-        size = self.task.batch if self.task.ordered else _size(len(x))
+        """Means over a split, of which each rank takes its share of batches; all of a stream, which has an order."""
+        rank, world = (0, 1) if self.task.ordered else (self.rank, self.world)
+        size = self.task.batch if self.task.ordered else _size(-(-len(x) // world))
         meter = Meter(x.device)
         self.task.begin(self.model)
         with torch.no_grad(), self.autocast():
-            for start in range(self.rank * size, len(x), self.world * size):
+            for start in range(rank * size, len(x), world * size):
                 some_x, some_y = x[start : start + size], y[start : start + size]
                 outputs = self.forward(some_x) if len(some_x) == size else self.model(some_x)
-                meter.add({"loss": self.task.loss(outputs, some_y), **self.task.metrics(outputs, some_y)}, len(some_x))
+                means = {"loss": self.task.loss(outputs, some_y), **self.task.metrics(outputs, some_y)}
+                meter.add(tuple(means), sums(means.values(), len(some_x)))
         return self.task.summary(meter.means())
 
 

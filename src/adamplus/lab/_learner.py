@@ -18,7 +18,7 @@ from . import optimizers
 from ._capture import capture
 from ._errors import InputError
 from ._evaluation import Evaluation, has_two_points
-from ._meter import Meter
+from ._meter import Meter, sums
 from ._spec import Spec
 from .tasks import Split, Task
 
@@ -40,9 +40,11 @@ class Learner:
         if on_cuda:
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
             self.model = cast("nn.Module", cast("Any", self.model).to(memory_format=torch.channels_last))
+        self._build_optimizer(captured=on_cuda and self.world == 1 and task.capture)
         self.forward: Any = torch.compile(self.model) if on_cuda else self.model
         self.trained: Any = DistributedDataParallel(self.forward) if self.world > 1 else self.forward
-        self._build_optimizer(captured=on_cuda and self.world == 1)
+        if self.graphed:
+            self.trained = self.model  # which is compiled with what is around it
         self.evaluation = Evaluation(task, self.model, self.forward, self.data, self.autocast)
         self.meter = Meter(self.device)
         self.steps, self.seconds = 0, 0.0
@@ -76,50 +78,54 @@ class Learner:
         half = self.spec.precision == "bfloat16"
         return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if half else nullcontext()
 
-    def gradients(self, rows: Tensor, model: Any) -> None:
-        """Forward and backward pass over some rows of the training data."""
+    def loss(self, rows: Tensor) -> tuple[Tensor, tuple[str, ...], Tensor]:
+        """Of some rows of the training data: what is minimised; what is told, by name and as sums over the rows."""
         x, y = (t[rows] for t in self.data["train"])
         with self.autocast():
-            outputs = model(self.task.augment(x))
+            outputs = self.trained(self.task.augment(x))
             loss = self.task.loss(outputs, y)
+        means = {"loss": loss.detach(), **self.task.metrics(outputs.detach(), y)}
+        return loss, tuple(means), sums(means.values(), len(rows))
+
+    def next_loss(self, places: Tensor) -> tuple[Tensor, tuple[str, ...], Tensor]:
+        """The same of the rows that come next in the epoch's order, for a graph."""
+        return self.loss(self.order[(self.cursor + places) % len(self.order)])
+
+    def descend(self, loss: Tensor, names: tuple[str, ...], sums: Tensor) -> None:
+        """Backward pass, and its metrics."""
         self.optimizer.zero_grad()
         loss.backward()
         if self.task.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.task.clip)
-        self.meter.add({"loss": loss, **self.task.metrics(outputs, y)}, len(rows))
+        self.meter.add(names, sums)
 
     def step(self, start: int) -> None:
         """One step, on the rows that the epoch's order has from `start` on."""
         size = min(self.task.batch, len(self.order) - start)
         if self.graphed:
-            if size not in self.graphs:
-                self.graphs[size] = self._captured(size)
             self.graphs[size]()
             if self.graphed_step:
                 return
         else:
             size -= size % self.world
             rows = self.order[start : start + size][self.rank :: self.world]
-            if len(rows):
-                self.gradients(rows, self.trained)
+            if not len(rows):
+                return
+            self.descend(*self.loss(rows))
         self.optimizer.step()
 
-    def _captured(self, size: int) -> Any:
+    def _captured(self, size: int, compiled: bool) -> Any:
         """A graph of one step on so many rows; its cursor moves along the order by itself."""
         places = torch.arange(size, device=self.device)
-        model = self.forward if size == self.task.batch else self.model  # compiled for the size that most batches have
+        next_loss: Any = torch.compile(self.next_loss) if compiled else self.next_loss
 
         def step() -> None:
-            self.gradients(self.order[(self.cursor + places) % len(self.order)], model)
+            self.descend(*next_loss(places))
             if self.graphed_step:
                 self.optimizer.step()
             self.cursor.add_(size)
 
-        cursor, sums = self.cursor.clone(), self.meter.sums.clone()
-        graph = capture(step, self.model, self.optimizer)
-        self.cursor.copy_(cursor)
-        self.meter.sums.copy_(sums) if len(sums) == len(self.meter.sums) else self.meter.reset()
-        return graph
+        return capture(step, self.model, self.optimizer)
 
     def prepare(self) -> None:
         """Do what takes time once: compile, and capture a graph of each size of batch. Nothing moves by it."""
@@ -127,9 +133,10 @@ class Learner:
         self.order = torch.arange(rows, device=self.device)
         self.cursor = torch.zeros((), dtype=torch.int64, device=self.device)
         if self.graphed:
+            torch._dynamo.reset()  # or it would count what it compiled for other runs, and give up
             self.task.begin(self.model)
             for size in {min(self.task.batch, rows), rows % self.task.batch or self.task.batch}:
-                self.graphs[size] = self._captured(size)
+                self.graphs[size] = self._captured(size, compiled=size == self.task.batch)
 
     def epoch(self, number: int, history: list[dict[str, float]]) -> dict[str, float]:
         """Train for one epoch (0, 1, …), and evaluate: a line of metrics."""

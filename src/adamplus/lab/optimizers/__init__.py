@@ -1,8 +1,11 @@
 """The optimizers that comparisons know: one line of registration a file."""
 
 import ast
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from .._errors import InputError, nearest
 from .._files import digest, load_file
@@ -23,8 +26,8 @@ def find(name: str) -> tuple[Contender, str]:
         contender = getattr(module, "contender", None)
         if not isinstance(contender, Contender):
             raise InputError(
-                f"{name}: it has no `contender`; write contender = Contender(name, build, search) there, "
-                "as in docs/extending.md"
+                f"{name}: it has no `contender`: "
+                "write contender = Contender(name, build, search) there, as in docs/extending.md"
             )
         return contender, digest(Path(name))
     if name not in CONTENDERS:
@@ -39,12 +42,27 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     settings: dict[str, Any] = {}
     for item in filter(None, rest.split(";")):
         key, equals, value = item.partition("=")
+        key = key.strip()
         if not equals:
             raise InputError(f"{item!r} of {text!r} is no key=value, as in {name}:lr=0.1;weight_decay=1e-4")
         if key not in contender.names():
             raise InputError(f"{name} has no setting {key!r}: {nearest(key, contender.names())}")
+        if key in settings:
+            raise InputError(f"{text!r} sets {key!r} twice: leave one of them")
         settings[key] = _value(key, value, text)
+    if settings:
+        _try(contender, settings, text)
     return name, settings
+
+
+def _try(contender: Contender, settings: dict[str, Any], text: str) -> None:
+    """Build it once: what it refuses is told now, and not by every run."""
+    tuned = {key: space.at(0.5) for key, space in contender.search.items()}
+    with suppress(UnavailableError):  # whoever compares leaves it out, and says so
+        try:
+            contender.build([torch.nn.Parameter(torch.zeros(2, 2))], **{**tuned, **contender.settings, **settings})
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise InputError(f"{text!r} is refused by the optimizer: {error}") from error
 
 
 def _value(key: str, value: str, text: str) -> Any:
@@ -52,7 +70,7 @@ def _value(key: str, value: str, text: str) -> Any:
     try:
         parsed = ast.literal_eval(value.strip())
     except (ValueError, SyntaxError):
-        parsed = None if value.strip() == "None" else ...
+        parsed = ...
     numbers = parsed if isinstance(parsed, tuple) else (parsed,)
     if not all(number is None or isinstance(number, (bool, int, float)) for number in numbers):
         raise InputError(f"{key}={value} of {text!r}: the value is no number (nor True, False or None)")

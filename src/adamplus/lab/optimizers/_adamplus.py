@@ -6,7 +6,7 @@ from ._contender import Contender, LogUniform
 
 BOTH = ("lr", "beta")
 CONTENDERS = [
-    Contender("adam-plus", AdamPlus, {"lr": LogUniform(0.03, 10)}, {"beta": 0.1}, {}, BOTH),
-    Contender("nadam-plus", NAdamPlus, {"lr": LogUniform(0.03, 10)}, {"beta": 0.1}, {}, BOTH),
-    Contender("nigt", NIGT, {"lr": LogUniform(0.003, 1)}, {"momentum": 0.9}, {}, BOTH),
+    Contender("adam-plus", AdamPlus, {"lr": LogUniform(0.1, 30)}, {"beta": 0.1}, {}, BOTH),
+    Contender("nadam-plus", NAdamPlus, {"lr": LogUniform(0.2, 60)}, {"beta": 0.1}, {}, BOTH),
+    Contender("nigt", NIGT, {"lr": LogUniform(0.005, 1.5)}, {"momentum": 0.9}, {}, BOTH),
 ]

@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from torch.optim import Optimizer
 
@@ -51,10 +51,10 @@ class Contender:
 
     def names(self) -> list[str]:
         """What can be set."""
-        parameters = inspect.signature(self.build).parameters.values()
-        positional = (
-            inspect.Parameter.POSITIONAL_ONLY,
-            inspect.Parameter.VAR_POSITIONAL,
-            inspect.Parameter.VAR_KEYWORD,
-        )
-        return [p.name for p in parameters if p.kind not in positional and p.name != "params"]
+        found: list[str] = []
+        for parameter in inspect.signature(self.build).parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:  # their names, where Unpack[a TypedDict] tells them
+                found += [name for kind in get_args(parameter.annotation) for name in get_type_hints(kind)]
+            elif parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+                found.append(parameter.name)
+        return [name for name in found if name != "params"]

@@ -32,6 +32,6 @@ def adamw(
 
 
 CONTENDERS = [
-    Contender("schedule-free-sgd", sgd, {"lr": LogUniform(0.03, 10)}),
-    Contender("schedule-free-adamw", adamw, {"lr": LogUniform(1e-4, 0.03)}),
+    Contender("schedule-free-sgd", sgd, {"lr": LogUniform(0.2, 60)}),
+    Contender("schedule-free-adamw", adamw, {"lr": LogUniform(3e-4, 0.1)}),
 ]

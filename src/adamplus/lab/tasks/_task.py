@@ -28,6 +28,9 @@ class Task(ABC):
     train_rows: ClassVar[int | None] = None
     """How many training rows are evaluated like validation and test data; as many as test rows by itself."""
 
+    capture: ClassVar[bool] = True
+    """Whether a step can be one CUDA graph; False where it asks the host, by `.item()` or an `if` on values."""
+
     @abstractmethod
     def data(self) -> dict[str, Split]:
         """The splits "train", "validation" and "test", on the CPU; the same at every call. Called before `model`."""

@@ -1,0 +1,129 @@
+"""The English text that comes with Python, its manual's topics; a recurrent model of which word is next."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from itertools import islice
+
+import torch
+from torch import Tensor, nn
+
+from ._task import Split, Task
+
+STREAMS, LENGTH = 16, 16
+LAYERS, WIDTH, DROPOUT = 2, 48, 0.1
+WORDS = 50_000  # of 70,000 or more: as many in every Python, and a run takes seconds
+TRAIN, VALIDATION = 35_000, 7_500  # of these, one after the other; the rest is for the test
+SEEN = 10  # times that training text must have a word, for it to be one
+
+
+class Model(nn.Module):
+    """Words to vectors, two LSTM layers with dropout, and back to words (by weights of its own, not tied).
+
+    What the layers remember is kept over calls, so the windows of a text have to come in their order.
+    """
+
+    hidden: Tensor
+    cell: Tensor
+
+    def __init__(self, words: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(words, WIDTH)
+        self.dropout = nn.Dropout(DROPOUT)
+        self.lstm = nn.LSTM(WIDTH, WIDTH, LAYERS, batch_first=True, dropout=DROPOUT)
+        self.norm = nn.LayerNorm(WIDTH)
+        self.output = nn.Linear(WIDTH, words)
+        for name in ("hidden", "cell"):
+            self.register_buffer(name, torch.zeros(LAYERS, STREAMS, WIDTH), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From words [windows, streams, length] to the scores of what is next, with one dimension more."""
+        windows, streams, length = x.shape
+        in_time = x.transpose(0, 1).reshape(streams, windows * length)
+        # copies: the backward pass needs what the layers began with, which is overwritten below
+        memory = (self.hidden.clone(), self.cell.clone())
+        outputs, (hidden, cell) = self.lstm(self.dropout(self.embedding(in_time)), memory)
+        # in place, so that a captured graph finds them where it has left them
+        self.hidden.copy_(hidden.detach())
+        self.cell.copy_(cell.detach())
+        scores = self.output(self.dropout(self.norm(outputs)))
+        return scores.unflatten(1, (windows, length)).transpose(0, 1)
+
+    def forget(self) -> None:
+        """Start a new text."""
+        self.hidden.zero_()
+        self.cell.zero_()
+
+
+class Pydoc(Task):
+    """Which word is next in the manual that comes with Python (pydoc), an LSTM of two layers.
+
+    A row is a window of all parallel streams, [streams, length], so a batch of one row is a step.
+    """
+
+    epochs = 5
+    batch = 1
+    metric = "perplexity"
+    better = "lower"
+    target = 50.0  # by the word before alone, 48; by how frequent words are, 91
+    ordered = True
+    clip = 0.25
+
+    def data(self) -> dict[str, Split]:
+        """Windows of three consecutive parts of the text; the last words of a part that fill no window are left."""
+        return _splits()[0]
+
+    def model(self) -> nn.Module:
+        """A model of as many words as the training text has."""
+        return Model(_splits()[1])
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Cross-entropy of a word."""
+        return nn.functional.cross_entropy(outputs.flatten(0, -2), y.flatten())
+
+    def summary(self, means: dict[str, float]) -> dict[str, float]:
+        """Perplexity, exp(loss), beside the loss."""
+        loss = means["loss"]
+        return {**means, "perplexity": math.exp(loss) if loss < 700 else math.inf if loss == loss else loss}
+
+    def begin(self, model: nn.Module) -> None:
+        """Forget the text of the last pass."""
+        for module in model.modules():  # DDP and torch.compile put theirs around it
+            if isinstance(module, Model):
+                module.forget()
+
+
+@cache
+def _splits() -> tuple[dict[str, Split], int]:
+    """The splits, and the number of words."""
+    from pydoc_data.topics import topics
+
+    text = list(islice(_words(topics[name] for name in sorted(topics)), WORDS))
+    ends = (0, TRAIN, TRAIN + VALIDATION, len(text))
+    counts = Counter(text[: ends[1]])
+    known = ["<unk>", *sorted(word for word, count in counts.items() if count >= SEEN)]
+    number = {word: i for i, word in enumerate(known)}
+    numbers = torch.tensor([number.get(word, 0) for word in text])
+    parts = zip(("train", "validation", "test"), ends, ends[1:], strict=False)
+    return {name: _windows(numbers[start:end]) for name, start, end in parts}, len(known)
+
+
+def _words(topics: Iterable[str]) -> Iterable[str]:
+    """Words and signs, in small letters; a paragraph that several topics have, once: tests are of unseen text."""
+    seen = set()
+    for topic in topics:
+        for paragraph in re.split(r"\n\s*\n", topic):
+            words = tuple(re.findall(r"\w+|[^\w\s]+", paragraph.lower()))
+            if words not in seen:
+                yield from words
+            seen.add(words)
+
+
+def _windows(numbers: Tensor) -> Split:
+    """Words and those that follow, [windows, streams, length]; window i + 1 goes on where window i ends."""
+    windows = (len(numbers) - 1) // (STREAMS * LENGTH)
+    shape, used = (STREAMS, windows, LENGTH), windows * STREAMS * LENGTH
+    x, y = (numbers[i : i + used].view(shape).transpose(0, 1).contiguous() for i in (0, 1))
+    return x, y

@@ -1,0 +1,102 @@
+"""What docs/extending.md says is so: its files work as they are, and its messages are those that one gets."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from adamplus.lab import optimizers, tasks
+from adamplus.lab._errors import InputError
+
+PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+FILES = {
+    name: f"# {name}\n{code}"
+    for name, code in re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where somebody has written the page's files."""
+    for name, code in FILES.items():
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_page_has_one_file_for_each_and_the_task_is_short():
+    assert list(FILES) == ["my_task.py", "my_optimizer.py"]
+    assert len(FILES["my_task.py"].splitlines()) <= 40
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_documents_task_is_learnt_by_the_documents_optimizer():
+    # test_the_documents_code_runs_in_a_comparison, with `train` itself in place of this loop, belongs below
+    task, _ = tasks.find("my_task.py")
+    contender, _ = optimizers.find("my_optimizer.py")
+    data = task.data()
+    assert [len(x) for x, _ in data.values()] == [1000, 300, 300]
+    x, y = data["train"]
+    model = task.model()
+    optimizer = contender.build(model.parameters(), **{**contender.settings, "lr": 0.01})
+    for _ in range(2):
+        for rows in torch.randperm(len(x)).split(task.batch):
+            optimizer.zero_grad()
+            task.loss(model(x[rows]), y[rows]).backward()
+            optimizer.step()
+    x, y = data["test"]
+    accuracy = float(task.metrics(model(x), y)["accuracy"])
+    assert 0.8 < accuracy < 1  # two epochs of twenty; half is chance
+    assert tasks.describe(task).startswith("Two half circles")
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_documents_optimizer_is_set_from_the_command_line():
+    assert optimizers.parse("my_optimizer.py:momentum=0.5") == ("my_optimizer.py", {"momentum": 0.5})
+
+
+def test_attributes_and_methods_are_those_of_a_task():
+    named = set(re.findall(r"^\| `(\w+)[`(]", PAGE, flags=re.MULTILINE))
+    own = {name for name in vars(tasks.Task) if not name.startswith("_")}
+    assert named | {"data", "model", "loss"} == own
+    for name, default in re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", PAGE, flags=re.MULTILINE):
+        assert repr(getattr(tasks.Task, name)).replace("'", '"') == default
+
+
+def says(message: str, folder: Path | None = None) -> str:
+    """What an error must say, which the page has too: there, the files are in the folder that one is in."""
+    assert f"`{message}`" in PAGE
+    return f"^{re.escape(str(folder / message) if folder else message)}$"
+
+
+def test_messages_are_those_that_one_gets(folder: Path):
+    with pytest.raises(InputError, match=says("my_tsk.py: there is no such file, which should have a task")):
+        tasks.find("my_tsk.py")
+    whole = FILES["my_task.py"]
+    broken = {
+        whole.replace("import torch\n", "import tork\n", 1): (
+            "my_task.py, line 4: ModuleNotFoundError: No module named 'tork'"
+        ),
+        whole.replace("def loss", "def lost"): "my_task.py: TwoMoons lacks loss(): see docs/extending.md",
+        whole + "\n\nclass Other(TwoMoons):\n    pass\n": (
+            "my_task.py: it has 2 classes of Task, and one is needed: see docs/extending.md"
+        ),
+    }
+    for code, message in broken.items():
+        (folder / "my_task.py").write_text(code, encoding="utf-8")
+        with pytest.raises(InputError, match=says(message, folder)):
+            tasks.find(str(folder / "my_task.py"))
+    for text, message in {
+        "rms-prop": "unknown optimizer 'rms-prop': did you mean rmsprop?",
+        "my_optimizer.py:momentun=1": "my_optimizer.py has no setting 'momentun': did you mean momentum?",
+        "my_optimizer.py:momentum=high": (
+            "momentum=high of 'my_optimizer.py:momentum=high': the value is no number (nor True, False or None)"
+        ),
+    }.items():
+        with pytest.raises(InputError, match=says(message)):
+            optimizers.parse(text)
+    (folder / "my_optimizer.py").write_text(FILES["my_optimizer.py"].replace("contender =", "mine ="))
+    with pytest.raises(InputError) as error:
+        optimizers.find("my_optimizer.py")
+    assert f"``{error.value}``" in PAGE

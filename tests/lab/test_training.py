@@ -1,0 +1,328 @@
+"""One run of the lab: what it measures, and that it goes on as if nothing had happened."""
+
+import copy
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from blobs import Blobs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import Tensor, nn
+
+from adamplus import AdamPlus, update_bn
+from adamplus.lab import _learner, training
+from adamplus.lab._learner import Learner
+from adamplus.lab._spec import Spec, plain
+from adamplus.lab._store import CorruptError, Run
+from adamplus.lab.optimizers import CONTENDERS
+from adamplus.lab.tasks import Task, find
+from adamplus.lab.training import train
+
+TASK, PLAIN = (str(Path(__file__).with_name(name)) for name in ("blobs.py", "plain_blobs.py"))
+
+
+class Killed(BaseException):
+    """What no handler of errors catches, as a kill."""
+
+
+def spec(optimizer: str = "adam-plus", task: str = TASK, **changes: Any) -> Spec:
+    given = {"settings": {"lr": 0.01}, "seed": 1, "epochs": 4, **changes}
+    return Spec(task, "digest", optimizer, "digest", optimizer, **given)
+
+
+def learner(optimizer: str = "adam-plus", **changes: Any) -> Learner:
+    made = Learner(find(TASK)[0], spec(optimizer, **changes))
+    made.prepare()
+    return made
+
+
+def without_times(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
+    original = Learner.epoch
+
+    def epoch_or_death(self: Learner, number: int, history: list[dict[str, float]]) -> dict[str, float]:
+        if number == epoch:
+            raise Killed
+        return original(self, number, history)
+
+    monkeypatch.setattr(_learner.Learner, "epoch", epoch_or_death)
+
+
+@pytest.mark.parametrize("optimizer", list(CONTENDERS))
+def test_a_killed_run_goes_on_bit_for_bit(optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    whole, killed = Run(tmp_path / "whole"), Run(tmp_path / "killed")
+    train(spec(optimizer), whole)
+    with monkeypatch.context() as patch:
+        kill_at(patch, 3)
+        with pytest.raises(Killed):
+            train(spec(optimizer), killed, checkpoint_every=0.0)
+    checkpoint = killed.checkpoint()
+    assert checkpoint is not None
+    assert checkpoint["epoch"] == 3
+    train(spec(optimizer), killed)
+    assert without_times(killed.metrics()) == without_times(whole.metrics())
+    assert [run.end()["status"] for run in (whole, killed)] == ["finished", "finished"]  # type: ignore[index]
+    assert not (killed.folder / "checkpoint.pt").exists()
+
+
+def test_epochs_after_the_last_checkpoint_are_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    whole, killed = Run(tmp_path / "whole"), Run(tmp_path / "killed")
+    train(spec(), whole)
+    with monkeypatch.context() as patch:
+        kill_at(patch, 3)
+        with pytest.raises(Killed):
+            train(spec(), killed, checkpoint_every=1e9)  # three epochs of metrics, and no checkpoint
+    with (killed.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 4, "st')  # a line that the kill has cut off
+    train(spec(), killed)
+    assert without_times(killed.metrics()) == without_times(whole.metrics())
+
+
+def test_every_optimizer_starts_from_the_same_model():
+    starts = [torch.cat([p.flatten() for p in learner(name).model.parameters()]) for name in CONTENDERS]
+    assert all(torch.equal(start, starts[0]) for start in starts)
+    assert not torch.equal(torch.cat([p.flatten() for p in learner(seed=2).model.parameters()]), starts[0])
+
+
+def test_a_run_that_diverges_ends_with_its_reason(tmp_path: Path):
+    run = Run(tmp_path / "run")
+    train(spec("sgd", settings={"lr": 1e30}), run)
+    end = run.end()
+    assert end is not None
+    assert end["status"] == "diverged"
+    assert "loss" in end["reason"]
+    assert "epoch 1" in end["reason"]
+    assert len(run.metrics()) == 1
+
+
+class Broken(Blobs):
+    def augment(self, x: Tensor) -> Tensor:
+        raise RuntimeError("no such images")
+
+
+def test_an_error_of_the_task_is_kept_as_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(training.tasks, "find", lambda name: (Broken(), "digest"))
+    run = Run(tmp_path / "run")
+    train(spec(), run)
+    end = run.end()
+    assert end is not None
+    assert (end["status"], end["reason"]) == ("failed", "RuntimeError: no such images")
+    assert "augment" in end["traceback"]
+
+
+def test_a_full_disk_is_no_fault_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Run, "append", full)
+    run = Run(tmp_path / "run")
+    with pytest.raises(OSError, match="No space left"):
+        train(spec(), run)
+    assert run.end() is None
+
+
+@pytest.mark.parametrize("optimizer", ["adam-plus", "schedule-free-adamw", "adam"])
+def test_evaluation_leaves_every_bit_in_its_place(optimizer: str):
+    made = learner(optimizer)
+    made.epoch(0, [])
+    before = copy.deepcopy((made.model.state_dict(), made.optimizer.state_dict()["state"]))
+    modes = [module.training for module in made.model.modules()]
+    made.evaluation.metrics(made.optimizer)
+    after = made.model.state_dict(), made.optimizer.state_dict()["state"]
+    assert all(torch.equal(before[0][name], value) for name, value in after[0].items())
+    torch.testing.assert_close(before[1], after[1], rtol=0, atol=0)
+    assert [module.training for module in made.model.modules()] == modes
+
+
+def test_metrics_are_those_of_w_with_its_own_statistics_and_of_w_hat():
+    made = learner()
+    line = made.epoch(0, [])
+    x, y = made.data["test"]
+    optimizer = made.optimizer
+    assert isinstance(optimizer, AdamPlus)
+    made.model.eval()
+
+    @torch.no_grad()
+    def loss() -> float:
+        return float(nn.functional.cross_entropy(made.model(x), y))
+
+    at_w_hat = loss()
+    assert line["test_loss_hat"] == pytest.approx(at_w_hat, rel=1e-6)
+    update_bn([made.data["train"][0]], made.model, optimizer)
+    with optimizer.averaged():
+        at_w = loss()
+    assert line["test_loss"] == pytest.approx(at_w, rel=1e-6)
+    assert abs(at_w - at_w_hat) > 1e-4 * at_w
+
+
+def test_optimizers_with_one_point_have_one_set_of_metrics():
+    line = learner("adam").epoch(0, [])
+    assert not [name for name in line if name.endswith("_hat")]
+    assert {"train_loss", "validation_accuracy", "test_accuracy", "running_accuracy"} <= line.keys()
+    assert "norm_sum" not in line
+
+
+def test_running_means_count_every_row_once():
+    class Counting(Blobs):
+        seen: list[int] = []  # noqa: RUF012 - of this test
+
+        def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+            if outputs.requires_grad:
+                self.seen.append(len(y))
+            return super().loss(outputs, y)
+
+        def metrics(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
+            return {"ones": y.double().mean()}
+
+    made = Learner(Counting(), spec("sgd"))
+    made.prepare()
+    line = made.epoch(0, [])
+    assert Counting.seen == [16] * 12 + [8]
+    assert line["step"] == 13
+    assert line["running_ones"] == pytest.approx(float(made.data["train"][1].double().mean()), rel=1e-12)
+
+
+def test_a_schedule_scales_the_settings_of_the_start():
+    made = learner("msgd", settings={"lr": 0.5})
+    lines: list[dict[str, float]] = []
+    for number in range(4):
+        lines.append(made.epoch(number, lines))
+    assert [line["lr"] for line in lines] == [0.5, 0.5, 0.05, 0.05]
+    assert made.optimizer.param_groups[0]["lr"] == 0.05
+
+
+class Stream(Task):
+    """Rows that count upwards, and a model that remembers whether they did."""
+
+    batch = 1
+    ordered = True
+
+    def data(self) -> dict[str, Any]:
+        x = torch.arange(6.0).view(6, 1, 1)
+        return dict.fromkeys(("train", "validation", "test"), (x, x))
+
+    def model(self) -> nn.Module:
+        model = nn.Linear(1, 1)
+        self.seen: list[float] = []
+        model.register_forward_hook(lambda _, inputs, __: self.seen.append(float(inputs[0])))
+        return model
+
+    def begin(self, model: nn.Module) -> None:
+        self.seen.append(math.inf)
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return (outputs - y).square().mean()
+
+
+def test_a_stream_is_visited_in_its_order_and_begun_anew_at_each_pass():
+    task = Stream()
+    made = Learner(task, spec("sgd"))
+    made.prepare()
+    made.epoch(0, [])
+    assert task.seen == [math.inf, *range(6)] * 4  # training, and three splits
+
+
+def test_precision_is_that_of_forward_passes():
+    made = learner("sgd", precision="bfloat16")
+    seen: list[torch.dtype] = []
+    made.model[0].register_forward_hook(lambda *arguments: seen.append(arguments[-1].dtype))  # type: ignore[index]
+    made.epoch(0, [])
+    assert set(seen) == {torch.bfloat16}
+    assert {p.dtype for p in made.model.parameters()} == {torch.float32}
+
+
+def test_metrics_are_one_line_of_pandas_and_in_tensorboard(tmp_path: Path):
+    run = Run(tmp_path / "run")
+    train(spec(), run)
+    frame = pd.read_json(run.folder / "metrics.jsonl", lines=True)
+    assert list(frame["epoch"]) == [1, 2, 3, 4]
+    assert list(frame["test_loss"]) == pytest.approx([line["test_loss"] for line in run.metrics()], rel=1e-9)
+    events = EventAccumulator(str(run.folder)).Reload()
+    assert [event.step for event in events.Scalars("test_loss")] == [1, 2, 3, 4]
+    assert [e.value for e in events.Scalars("test_loss")] == pytest.approx(list(frame["test_loss"]), rel=1e-6)
+
+
+def test_settings_tell_where_the_numbers_come_from(tmp_path: Path):
+    run = Run(tmp_path / "run")
+    train(spec(), run)
+    found = run.settings()
+    assert found["spec"] == spec().to_json()
+    assert found["task"]["description"] == "Which half of an image is brighter."
+    assert found["task"]["rows"] == {"train": 200, "validation": 50, "test": 50}
+    assert found["parameters"] == 4 * 9 + 4 + 8 + 34
+    assert {"python", "torch", "adamplus"} <= found["versions"].keys()
+    assert {"commit", "dirty"} == found["git"].keys()
+    end = run.end()
+    assert end is not None
+    assert end["state_bytes"] == 4 * found["parameters"] + 8 * 6  # z, and offset and step of each tensor
+    assert end["steps_per_second"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("settings.json", "{"),
+        ("settings.json", "[]"),
+        ("settings.json", '{"spec": {"task": "another"}}'),
+        ("metrics.jsonl", "nonsense\n"),
+        ("metrics.jsonl", '{"epoch": 2}\n'),
+        ("metrics.jsonl", ""),
+        ("end.json", '{"status": "perhaps"}'),
+        ("end.json", "\x00"),
+    ],
+)
+def test_what_cannot_be_read_is_told(name: str, content: str, tmp_path: Path):
+    run = Run(tmp_path / "run")
+    train(spec(), run)
+    run.check(spec())
+    (run.folder / name).write_text(content)
+    with pytest.raises(CorruptError, match=name):
+        run.check(spec())
+
+
+@pytest.mark.parametrize("content", [b"", b"half a file", b"PK\x03\x04"])
+def test_half_a_checkpoint_is_told(content: bytes, tmp_path: Path):
+    run = Run(tmp_path / "run")
+    run.begin({"spec": spec().to_json()})
+    (run.folder / "checkpoint.pt").write_bytes(content)
+    with pytest.raises(CorruptError, match=r"checkpoint\.pt"):
+        train(spec(), run)
+
+
+@given(st.text(max_size=80))
+@settings(max_examples=200, deadline=None)
+def test_no_name_leads_out_of_the_store(name: str):
+    part = plain(name)
+    assert part not in ("", ".", "..")
+    assert len(Path(part).parts) == 1
+    folder = spec(task=name).folder()
+    assert not folder.is_absolute()
+    assert ".." not in folder.parts
+    assert len(folder.parts) == 3
+
+
+def test_two_processes_train_as_one(tmp_path: Path):
+    one = Run(tmp_path / "one")
+    train(spec(task=PLAIN), one)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    worker = Path(__file__).parent / "workers" / "two.py"
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    command = [*torchrun, worker, PLAIN, tmp_path / "two"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    two = Run(tmp_path / "two")
+    two.check(spec(task=PLAIN))
+    for mine, theirs in zip(one.metrics(), two.metrics(), strict=True):
+        # float32 sums of 16 rows, or of twice 8; over 52 steps
+        assert without_times([theirs])[0] == pytest.approx(without_times([mine])[0], rel=1e-4)
