@@ -2,6 +2,7 @@
 
 import errno
 import io
+import math
 import os
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from adamplus.lab._spec import Spec
 from adamplus.lab._store import CHECKPOINT, END, METRICS, SETTINGS, Run, Store
 from adamplus.lab.comparison import compare
 from adamplus.lab.engines import Ended, local
-from adamplus.lab.optimizers import LogUniform
+from adamplus.lab.optimizers import CONTENDERS, LogUniform
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +68,7 @@ def test_everybody_has_the_same_trials_and_seeds_and_the_best_trial_is_gone_on_w
     told = record(tmp_path / "runs")
     assert told["chosen"] == outcome.chosen
     assert (told["tasks"], told["labels"], told["seeds"]) == ([task], ["adam-plus", "sgd"], [1, 2])
-    assert told["search"]["sgd"] == {"lr": "log-uniform, 0.01 to 3"}
+    assert told["search"]["sgd"] == {"lr": str(CONTENDERS["sgd"].search["lr"])}
     assert told["command"].startswith(f"adamplus compare {task} --optimizers adam-plus,sgd --seeds 2 --tune 3")
     assert sorted(told["runs"]) == sorted(numbers(tmp_path / "runs"))
     assert told["wall_seconds"] > 0
@@ -88,13 +89,13 @@ def test_an_edited_task_is_another_task(tmp_path: Path, task: str):
 
 
 def test_what_is_fixed_is_not_searched_and_what_is_not_tuned_is_in_the_middle(tmp_path: Path, task: str):
-    fixed = "adam:lr=0.3;betas=(0.5, 0.9)"
+    fixed, rates = "adam:lr=0.3;betas=(0.5, 0.9)", CONTENDERS["adam"].search["lr"]
     outcome = compare([task], [fixed, "adam"], seeds=1, tune=2, out=tmp_path / "tuned")
     assert outcome.trained == 1 + 2 + 1
     assert outcome.chosen[task][fixed] == {"lr": 0.3, "betas": (0.5, 0.9)}
-    assert record(tmp_path / "tuned")["search"] == {fixed: {}, "adam": {"lr": "log-uniform, 0.0001 to 0.03"}}
+    assert record(tmp_path / "tuned")["search"] == {fixed: {}, "adam": {"lr": str(rates)}}
     outcome = compare([task], ["adam"], seeds=1, out=tmp_path / "untuned")
-    assert outcome.chosen[task]["adam"] == {"lr": 0.00173}  # √(0.0001 · 0.03)
+    assert outcome.chosen[task]["adam"]["lr"] == pytest.approx(math.sqrt(rates.low * rates.high), rel=5e-3)  # 3 digits
 
 
 RANGES = {"lr": LogUniform(0.01, 10.0), "beta": LogUniform(0.1, 1.0)}
@@ -156,6 +157,24 @@ def test_a_task_that_finds_no_data_has_failed_and_the_disk_is_not_to_blame(tmp_p
     options = (lost, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
     assert "no/such/file" in said(*options, status=1)
     assert "Final runs: 1 to train, 1 there already" in said(*options, status=1)
+
+
+def test_a_task_that_raises_before_its_first_epoch_has_failed_too(tmp_path: Path, task: str):
+    early = Path(write_task(tmp_path / "early.py"))
+    early.write_text(early.read_text().replace("return nn.Linear(4, 1)", "raise ValueError('no model')"))
+    options = (early, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
+    assert f"{early} · sgd · seed 1: ValueError: no model" in said(*options, status=1)
+    assert "Final runs: 1 to train, 1 there already" in said(*options, status=1)
+
+
+@pytest.mark.parametrize("tune", [0, 2])
+def test_a_task_that_does_not_measure_what_it_is_judged_by_is_told_so(tmp_path: Path, tune: int):
+    task = Path(write_task(tmp_path / "plane.py"))
+    task.write_text(task.read_text().replace("batch = 16", "batch = 16; metric = 'accuracy'"))
+    for _ in ("trained", "kept"):
+        told = said(task, "--optimizers", "sgd", "--seeds", 1, "--tune", tune, "--out", tmp_path / "runs", status=1)
+        assert "seed 1: the task measures no test_accuracy; it has validation_loss, test_loss" in told
+        assert ("trial 2: the task measures no validation_accuracy" in told) == (tune == 2)
 
 
 def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
@@ -288,7 +307,7 @@ REFUSED = {
     "adam has no setting 'learning_rate'": ("TASK", "--optimizers", "adam:learning_rate=1"),
     "'lr' of 'adam:lr' is no key=value": ("TASK", "--optimizers", "adam:lr"),
     "lr=fast of 'adam:lr=fast': the value is no number": ("TASK", "--optimizers", "adam:lr=fast"),
-    "adam:lr=-1 cannot be built: Invalid learning rate: -1": ("TASK", "--optimizers", "adam:lr=-1"),
+    "refused by the optimizer: Invalid learning rate: -1": ("TASK", "--optimizers", "adam:lr=-1"),
     "the optimizer sgd is asked for twice": ("TASK", "--optimizers", "sgd,adam,sgd"),
     "the optimizer sgd:lr=.1 is asked for twice, as sgd:lr=0.1": ("TASK", "--optimizers", "sgd:lr=0.1,sgd:lr=.1"),
     "is asked for twice": ("TASK", "TASK"),
@@ -312,6 +331,14 @@ def test_bad_input_is_told_before_anything_is_run(tmp_path: Path, task: str, mes
     assert message in told
     assert "Traceback" not in told
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_optimizer_that_is_not_installed_is_told_of_before_anything_is_run(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "schedulefree", None)
+    told = said(task, "--optimizers", "sgd,schedule-free-sgd", "--out", tmp_path / "runs", status=2)
+    assert "schedule-free-sgd cannot take part: it is not installed (pip install schedulefree)" in told
 
 
 def test_ray_is_asked_for_where_it_is_missing(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):

@@ -188,7 +188,7 @@ def _check_builds(entry: Entry) -> None:
     try:
         entry.contender.build(parameters, **entry.settings(_search.middle(entry.ranges)))
     except Exception as error:  # whatever the optimizer makes of them
-        raise InputError(f"{entry.label} cannot be built: {error}") from error
+        raise InputError(f"{entry.label} cannot take part: {error}") from error
 
 
 def _refuse_twice(keys: Sequence[Any], names: Sequence[str], what: str) -> None:

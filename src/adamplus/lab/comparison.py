@@ -158,12 +158,25 @@ class _Comparison:
         with Watch(self.console, self.store, title, todo, metrics) as watch:
             self.execute(todo, watch.done)
         self.outcome.trained += len(todo)
-        for ended in watch.ended:
-            end = self.store.run(ended.spec).end() or {}
-            reason = ended.failure or (end["reason"] if end.get("status") == "failed" else None)
-            if reason is not None:
-                spec = ended.spec
-                self.outcome.failures[f"{spec.task} · {spec.label} · {name(spec)}"] = str(reason)
+        told = {ended.spec.key(): ended.failure for ended in watch.ended}
+        for spec in specs:
+            if (reason := told.get(spec.key()) or self._trouble(spec)) is not None:
+                self.outcome.failures[f"{spec.task} · {spec.label} · {name(spec)}"] = reason
+
+    def _trouble(self, spec: Spec) -> str | None:
+        """Why a run that has ended tells nothing, if so."""
+        run = self.store.run(spec)
+        end, column = run.end() or {}, self._column(spec)
+        if end.get("status") == "failed":
+            return str(end.get("reason"))
+        if end.get("status") == "finished" and column not in (last := run.metrics()[-1]):
+            measured = ", ".join(key for key in last if key.startswith(("validation_", "test_")))
+            return f"the task measures no {column}; it has {measured}"
+        return None
+
+    def _column(self, spec: Spec) -> str:
+        """What a run is judged by, after its last epoch."""
+        return f"{'validation' if spec.phase == 'search' else 'test'}_{self.planned.tasks[spec.task][0].metric}"
 
     def _kept(self, spec: Spec) -> bool:
         """Whether a run has ended, and not by an error; what is in the way of a new attempt is taken out of it."""
@@ -187,7 +200,7 @@ class _Comparison:
             return Choice(_search.middle(entry.ranges), [], 0)
         found, _ = self.planned.tasks[task]
         tried = [{key: spec.settings[key] for key in entry.ranges} for spec in specs]
-        results = [self._result(spec, f"validation_{found.metric}") for spec in specs]
+        results = [self._result(spec) for spec in specs]
         choice = _search.choose(tried, results, entry.ranges, found.better)
         if not choice.finished:
             say(self.console, f"{task} · {entry.label}: no trial came to its end; the middle of the range is used")
@@ -196,10 +209,10 @@ class _Comparison:
             say(self.console, f"{task} · {entry.label}: {key}={value:g} is best, and nothing beyond it was tried")
         return choice
 
-    def _result(self, spec: Spec, column: str) -> float | None:
+    def _result(self, spec: Spec) -> float | None:
         run = self.store.run(spec)
         end = run.end() or {}
-        return run.metrics()[-1].get(column) if end.get("status") == "finished" else None
+        return run.metrics()[-1].get(self._column(spec)) if end.get("status") == "finished" else None
 
 
 def _record(planned: Plan, engine: str, words: str) -> dict[str, Any]:
