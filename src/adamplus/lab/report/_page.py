@@ -1,0 +1,55 @@
+"""The page of a comparison: one file that needs nothing else to be looked at."""
+
+from importlib.resources import files
+from string import Template
+
+from .._errors import InputError
+from ._charts import charts
+from ._html import Markup, embedded, join, tag
+from ._results import Results
+from ._sections import answers, method, notes, rerun, result_table, run_table
+from ._tables import Row
+from ._text import listed
+
+
+def page(results: Results, tables: list[list[Row]]) -> str:
+    """The whole page as text."""
+    here = files("adamplus.lab.report")
+    parts = {name: (here / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+    titles = listed([task.title for task in results.tasks])
+    shown = [result_table(results, task, table) for task, table in zip(results.tasks, tables, strict=True)]
+    return Template(parts["html"]).substitute(
+        title=join(f"Optimizers compared on {titles}"),
+        answers=answers(results, tables),
+        method=method(results),
+        tables=join(*shown),
+        notes=notes(),
+        runs=run_table(results),
+        warnings=_warnings(results),
+        rerun=rerun(results),
+        style=Markup(parts["css"]),
+        data=embedded(charts(results, tables)),
+        plotly=_plotly(),
+        script=Markup(parts["js"]),
+    )
+
+
+def _plotly() -> str:
+    """The library that draws, as text: the page is looked at where there may be no network."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ModuleNotFoundError as error:
+        raise InputError(f"the page needs {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
+    return get_plotlyjs()
+
+
+def _warnings(results: Results) -> Markup:
+    """A word on what is missing, where something is."""
+    said = []
+    told = {task.name for task in results.tasks}
+    if missing := [name for name in results.comparison.get("tasks", []) if name not in told]:
+        said.append(f"There are no runs yet of {listed(missing)}.")
+    if count := len(results.unreadable):
+        folders = f"{count} run folder{'s' if count > 1 else ''}"
+        said.append(f"{folders} could not be read; what is wrong is in the table of runs.")
+    return join(*(tag("p", text, class_="warning") for text in said))

@@ -1,0 +1,299 @@
+// Draws the page's charts from the data that is embedded in it, and switches contenders in all of them at once.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const shown = data.labels.map(() => true);
+  const redraws = []; // a function a chart
+
+  const SPLITS = ["test", "validation", "train", "running"];
+  const AXES = { epoch: "epochs", step: "steps", seconds: "seconds" };
+  const GREY = "#8a8a8a";
+  const FONT = getComputedStyle(document.body).fontFamily;
+  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "triangle-down", "star", "hexagon"];
+
+  function element(name, attributes = {}, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+  }
+
+  // Plotly reads a little HTML in texts; a name is to be shown as it is.
+  const literal = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const short = (value, digits) => Number(value.toPrecision(digits)).toString();
+  const translucent = (colour) => colour + "2e";
+
+  function axis(title, more = {}) {
+    return {
+      title: { text: literal(title), font: { size: 12 }, standoff: 8 },
+      tickfont: { size: 11 }, exponentformat: "power", automargin: true, zeroline: false, ...more,
+    };
+  }
+
+  // Of a logarithmic axis, 1, 2 and 5 are labelled; over many orders, powers of ten alone.
+  function scaled(title, scale, [low, high]) {
+    const log = { type: "log", dtick: high > 2000 * low ? 1 : "D2", tickformat: "~g" };
+    return axis(title, scale === "log" ? log : {});
+  }
+
+  // The axis that curves are followed along: the values of all of them at the place nearest to the pointer.
+  function along(unit, title) {
+    const spike = { spikecolor: GREY, spikethickness: 1, spikedash: "solid" };
+    return axis(title, { ...spike, unifiedhovertitle: { text: `%{x:.4~g} ${unit}` } });
+  }
+
+  function layout(x, y, height, more = {}) {
+    const narrow = window.innerWidth < 640;
+    return {
+      height, autosize: true, margin: { l: 48, r: 12, t: 12, b: 44 }, showlegend: false,
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: FONT, size: 12 },
+      hovermode: narrow ? "closest" : "x unified", hoverdistance: narrow ? 20 : -1,
+      hoverlabel: { namelength: -1, font: { family: FONT, size: 12 } },
+      dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom", // a finger scrolls the page
+      xaxis: x, yaxis: y, ...more,
+    };
+  }
+
+  function chart(parent, make) {
+    const box = element("div", { class: "chart" });
+    parent.append(box);
+    const draw = () => {
+      const { traces, frame } = make();
+      Plotly.react(box, traces, frame, { displayModeBar: false, responsive: true });
+    };
+    redraws.push(draw); // the first time when all boxes are there, and so have their widths
+    return draw;
+  }
+
+  function legend() {
+    const bar = document.getElementById("legend");
+    const buttons = data.labels.map((label, i) => {
+      const swatch = document.querySelector(`.swatch[data-label="${i}"]`).cloneNode(true);
+      const button = element("button", { type: "button", "aria-pressed": "true", "data-label": i }, swatch, label.name);
+      button.addEventListener("click", () => show((j) => (j === i ? !shown[j] : shown[j])));
+      return button;
+    });
+    const [all, none] = ["all", "none"].map((name) => element("button", { type: "button", class: "all" }, name));
+    all.addEventListener("click", () => show(() => true));
+    none.addEventListener("click", () => show(() => false));
+    function show(decide) {
+      data.labels.forEach((_, i) => (shown[i] = decide(i)));
+      buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(shown[i])));
+      redraws.forEach((draw) => draw());
+    }
+    bar.append(...buttons, ...(buttons.length > 2 ? [all, none] : []));
+  }
+
+  // A line and its band. Single-point optimizers have no column at ŵ: their w is where they train, too.
+  function line(task, i, column, x, fallback) {
+    const curve = task.curves[i];
+    const values = curve.columns[column] || curve.columns[fallback];
+    if (!values) return [];
+    const { name, colour, dash } = data.labels[i];
+    const at = curve[x];
+    const known = values.mean.map((_, k) => k).filter((k) => values.mean[k] !== null && at[k] !== null);
+    const spread = known.filter((k) => values.error[k] !== null);
+    const pick = (list, where) => where.map((k) => list[k]);
+    const traces = [];
+    if (spread.length > 1) {
+      const edge = (sign, where) => where.map((k) => values.mean[k] + sign * values.error[k]);
+      const back = [...spread].reverse();
+      traces.push({
+        type: "scatter", mode: "lines", x: [...pick(at, spread), ...pick(at, back)], uid: `band${i}`,
+        y: [...edge(1, spread), ...edge(-1, back)], fill: "toself", fillcolor: translucent(colour),
+        line: { width: 0 }, hoverinfo: "skip", visible: shown[i], name: literal(name),
+      });
+    }
+    traces.push({
+      type: "scatter", mode: known.length === 1 ? "markers" : "lines", x: pick(at, known), y: pick(values.mean, known),
+      uid: `line${i}`, name: literal(name), visible: shown[i], line: { color: colour, dash, width: 2 },
+      marker: { color: colour, symbol: SYMBOLS[i % SYMBOLS.length], size: 8 },
+      customdata: known.map((k) => [values.error[k] === null ? "" : ` ± ${short(values.error[k], 2)}`, values.n[k]]),
+      hovertemplate: "%{y:.4~g}%{customdata[0]} (n = %{customdata[1]})",
+    });
+    return traces;
+  }
+
+  function extent(task, columns) {
+    const values = task.curves.flatMap((curve) => columns.flatMap((name) => curve.columns[name]?.mean ?? []));
+    const known = values.filter((value) => value !== null);
+    return [Math.min(...known), Math.max(...known)];
+  }
+  // What falls by a factor of many would, drawn linearly, lie on the axis where it matters; what rises does not.
+  const chosenScale = ([low, high], rises) => (!rises && low > 0 && high > 8 * low ? "log" : "linear");
+
+  function choice(title, options, chosen, change) {
+    const name = `choice${choice.count = (choice.count ?? 0) + 1}`;
+    const labels = options.map(([value, text]) => {
+      const input = element("input", { type: "radio", name, value });
+      input.checked = value === chosen;
+      input.addEventListener("change", () => change(value));
+      return element("label", {}, input, text);
+    });
+    return element("fieldset", { class: "choice" }, element("legend", {}, title), ...labels);
+  }
+
+  // A line at the target. On a logarithmic axis, plotly places shapes by value, and texts by exponent.
+  function goal(value, level) {
+    const line = { color: GREY, width: 1, dash: "dot" };
+    const text = { text: "target", showarrow: false, xanchor: "left", yanchor: "bottom", font: { size: 11 } };
+    return {
+      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line }],
+      annotations: [{ xref: "paper", x: 0, y: level, ...text }],
+    };
+  }
+
+  function learningCurves(task) {
+    const columns = new Set(task.curves.flatMap((curve) => Object.keys(curve.columns)));
+    const pattern = /^(running|train|validation|test)_(.+?)(_hat)?$/;
+    const names = [...columns].map((name) => pattern.exec(name)).filter(Boolean);
+    if (!names.length) return null;
+    const quantities = [...new Set([task.metric, "loss", ...names.map((name) => name[2]).sort()])]
+      .filter((quantity) => names.some((name) => name[2] === quantity));
+    const splits = SPLITS.filter((split) => names.some((name) => name[1] === split));
+    const twoPoints = names.some((name) => name[3]);
+    const now = { quantity: quantities[0], split: splits[0], point: "w", x: "epoch", y: null };
+    const section = element("div", { class: "task" }, element("h3", {}, task.title));
+    const controls = element("div", { class: "controls" });
+    section.append(controls);
+    document.getElementById("curves").append(section);
+
+    const make = () => {
+      const plain = `${now.split}_${now.quantity}`;
+      const running = now.split === "running";
+      const column = now.point === "ŵ" && !running ? `${plain}_hat` : plain;
+      const rises = task.higher && now.quantity === task.metric;
+      const scale = now.y ?? chosenScale(extent(task, [column, plain]), rises);
+      for (const input of controls.querySelectorAll("input")) {
+        if (["linear", "log"].includes(input.value)) input.checked = input.value === scale;
+        if (["w", "ŵ"].includes(input.value)) input.disabled = running;
+        if (splits.includes(input.value)) {
+          input.disabled = !names.some((name) => name[1] === input.value && name[2] === now.quantity);
+        }
+      }
+      const whole = now.x === "epoch" && task.curves.every((curve) => curve.epoch.length < 10) ? { dtick: 1 } : {};
+      const where = running ? ", as trained" : twoPoints ? ` at ${now.point}` : "";
+      const target = now.quantity === task.metric && now.split === "test" && task.target !== null;
+      const level = scale === "log" ? Math.log10(task.target) : task.target;
+      const traces = data.labels.flatMap((_, i) => line(task, i, column, now.x, plain));
+      const frame = layout(
+        { ...along(AXES[now.x], now.x === "seconds" ? "seconds of training" : AXES[now.x]), ...whole },
+        scaled(`${now.split} ${now.quantity}${where}`, scale, extent(task, [column, plain])),
+        window.innerWidth < 640 ? 300 : 380,
+        target && Number.isFinite(level) ? goal(task.target, level) : {},
+      );
+      return { traces, frame };
+    };
+    let draw = () => {};
+    const set = (key) => (value) => { now[key] = value; if (key !== "y") now.y = null; draw(); };
+    controls.append(choice("Show", quantities.map((q) => [q, q]), now.quantity, set("quantity")));
+    if (twoPoints) controls.append(choice("at", [["w", "w"], ["ŵ", "ŵ"]], now.point, set("point")));
+    const said = (split) => (split === "running" ? "running mean" : split);
+    controls.append(choice("on", splits.map((split) => [split, said(split)]), now.split, set("split")));
+    controls.append(choice("against", Object.entries(AXES), now.x, set("x")));
+    controls.append(choice("scale", [["linear", "linear"], ["log", "log"]], "linear", set("y")));
+    draw = chart(section, make);
+    return section;
+  }
+
+  function ownCurves(task) {
+    const has = (name) => task.curves.some((curve) => curve.columns[name]?.mean.some((value) => value !== null));
+    const wanted = [["norm_sum", "Σ‖z‖"], ["eta", "η"]].filter(([name]) => has(name));
+    if (!wanted.length) return null;
+    const pair = element("div", { class: "pair" });
+    const section = element("div", {}, element("h3", {}, task.title), pair);
+    document.getElementById("own").append(section);
+    for (const [name, title] of wanted) {
+      const range = extent(task, [name]);
+      chart(pair, () => ({
+        traces: data.labels.flatMap((_, i) => line(task, i, name, "step")),
+        frame: layout(along("steps", "steps"), scaled(title, chosenScale(range), range), 280),
+      }));
+    }
+    return section;
+  }
+
+  function learningRates(task, pair) {
+    const finite = task.trials.flat().map((point) => point[1]).filter((value) => value !== null);
+    if (!finite.length) return null;
+    const section = element("div", {}, element("h3", {}, task.title));
+    pair.append(section);
+    const range = [Math.min(...finite), Math.max(...finite)];
+    const worst = range[task.higher ? 0 : 1];
+    chart(section, () => {
+      const traces = data.labels.flatMap(({ name, colour, dash }, i) => {
+        const points = task.trials[i];
+        const lost = points.filter((point) => point[1] === null);
+        const common = { type: "scatter", name: literal(name), visible: shown[i] };
+        const kept = points.filter((point) => point[1] !== null);
+        return [
+          {
+            ...common, mode: "lines+markers", uid: `line${i}`,
+            x: kept.map((point) => point[0]), y: kept.map((point) => point[1]),
+            line: { color: colour, dash, width: 1.6 },
+            marker: { color: colour, size: 6, symbol: SYMBOLS[i % SYMBOLS.length] },
+            hovertemplate: "lr %{x:.3~g}: %{y:.4~g}",
+          },
+          ...(lost.length ? [{
+            ...common, mode: "markers", uid: `lost${i}`, x: lost.map((point) => point[0]), y: lost.map(() => worst),
+            marker: { color: colour, symbol: "x-thin", size: 8, line: { color: colour, width: 2 } },
+            hovertemplate: "lr %{x:.3~g}: diverged or failed",
+          }] : []),
+        ];
+      });
+      const x = axis("learning rate", { type: "log", dtick: 1, tickformat: "~g" });
+      const y = scaled(`validation ${task.metric}`, chosenScale(range, task.higher), range);
+      return { traces, frame: layout(x, y, 320, { hovermode: "closest", hoverdistance: 20 }) };
+    });
+    return section;
+  }
+
+  function bars(pair, values, title) {
+    if (values.every((value) => value === null)) return;
+    chart(pair, () => {
+      const rows = data.labels.map((_, i) => i).filter((i) => shown[i] && values[i] !== null);
+      const traces = rows.map((i, row) => ({
+        type: "bar", orientation: "h", x: [values[i]], y: [row], width: 0.56, uid: `bar${i}`,
+        name: literal(data.labels[i].name), marker: { color: data.labels[i].colour },
+        text: [short(values[i], 3)], textposition: "outside", cliponaxis: false, hovertemplate: "%{x:.4~g}",
+      }));
+      const most = window.innerWidth < 640 ? 17 : 24;
+      const cut = (name) => (name.length > most ? name.slice(0, most - 1) + "…" : name);
+      const y = {
+        tickvals: rows.map((_, row) => row), ticktext: rows.map((i) => literal(cut(data.labels[i].name))),
+        autorange: "reversed", automargin: true, showgrid: false, zeroline: false, ticklabelstandoff: 6,
+      };
+      const x = axis(title, { range: [0, Math.max(...rows.map((i) => values[i]), 0) * 1.18 || 1] });
+      const height = 80 + 27 * Math.max(rows.length, 1);
+      return { traces, frame: layout(x, y, height, { hovermode: "closest", hoverdistance: 20, bargap: 0 }) };
+    });
+  }
+
+  function costs(task) {
+    const parent = document.getElementById("costs");
+    if ([...task.speed, ...task.state].every((value) => value === null)) return null;
+    const pair = element("div", { class: "pair" });
+    parent.append(element("h3", {}, task.title), pair);
+    bars(pair, task.speed, "steps per second");
+    bars(pair, task.state, "state bytes per parameter");
+    return pair;
+  }
+
+  document.getElementById("charts").hidden = false;
+  legend();
+  const some = (id, drawn) => { if (!drawn.some(Boolean)) document.getElementById(id).hidden = true; };
+  some("curves", data.tasks.map(learningCurves));
+  some("own", data.tasks.map(ownCurves));
+  const pair = element("div", { class: "pair" });
+  document.getElementById("rates").append(pair);
+  some("rates", data.tasks.map((task) => learningRates(task, pair)));
+  some("costs", data.tasks.map(costs));
+  redraws.forEach((draw) => draw());
+
+  // Paper is narrower than most windows, and charts do not shrink by themselves.
+  const every = (change) => document.querySelectorAll(".chart").forEach((box) => Plotly.relayout(box, change(box)));
+  const onPaper = (box) => ({ width: box.closest(".pair") ? 320 : 660, autosize: false });
+  window.addEventListener("beforeprint", () => every(onPaper));
+  window.addEventListener("afterprint", () => every(() => ({ width: null, autosize: true })));
+})();
