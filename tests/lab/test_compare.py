@@ -385,6 +385,38 @@ def test_at_the_end_there_is_the_table_the_page_and_what_next(tmp_path: Path, mo
         assert len(steps) == 3
 
 
+def test_a_comparison_ends_with_a_page_that_can_be_made_again(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(comparison, "show", _closing.show)
+    out = tmp_path / "runs"
+    told = said(task, "--optimizers", "adam-plus,sgd", "--seeds", 2, "--tune", 3, "--out", out, status=0)
+    assert "rank optimizer test loss n" in told
+    assert f"Report: {out / 'report.html'}" in told
+    files = ("report.html", "table.csv", "table.md")
+    written = {name: (out / name).read_bytes() for name in files}
+    for name in files:
+        (out / name).unlink()
+    result = CliRunner().invoke(app, ["report", str(out)])
+    assert result.exit_code == 0, result.output
+    assert written["table.csv"] == (out / "table.csv").read_bytes()
+    assert (out / "report.html").exists()
+
+
+def test_a_disk_that_is_full_when_the_report_is_written_is_no_success(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    def full(root: Path, console: Console) -> Path:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        except OSError as error:
+            raise comparison.InputError("the report cannot be written") from error
+
+    monkeypatch.setattr(comparison, "show", _closing.show)
+    monkeypatch.setattr(_closing, "tell", full)
+    assert "the disk is full" in said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=1)
+
+
 def test_a_terminal_shows_every_run_that_is_on(tmp_path: Path, task: str):
     store, text = Store(tmp_path), io.StringIO()
     console = Console(file=text, force_terminal=True, width=120, height=20, color_system=None)
@@ -401,8 +433,8 @@ def test_a_terminal_shows_every_run_that_is_on(tmp_path: Path, task: str):
     shown = text.getvalue()
     assert "[bold]sgd" in shown  # and is no markup
     lines = [" ".join(line.split()) for line in shown.splitlines()]
-    assert f"{task} [bold]sgd seed 1 2/4 loss 0.25 16 s" in lines
-    assert f"{task} [bold]sgd seed 2 –/4" in lines
+    assert "plane [bold]sgd seed 1 2/4 loss 0.25 16 s" in lines
+    assert "plane [bold]sgd seed 2 –/4" in lines
     assert "seed 3" not in shown  # no worker has it yet
     assert "0/3 runs" in shown
 

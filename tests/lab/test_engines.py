@@ -119,11 +119,13 @@ def _nobody_trains(root: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("engine", "shortest", "longest"),
-    [("here", 0.02, 0.6), pytest.param("local", 2.0, 6.0, marks=pytest.mark.slow)],
+    ("engine", "epoch", "shortest", "longest"),
+    [("here", 0.05, 0.02, 0.6), pytest.param("local", 0.5, 2.0, 6.0, marks=pytest.mark.slow)],
 )
-def test_ten_kills_at_random_moments_change_nothing(tmp_path: Path, engine: str, shortest: float, longest: float):
-    task = write_task(tmp_path / "plane.py", "__import__('time').sleep(0.05)")
+def test_ten_kills_at_random_moments_change_nothing(
+    tmp_path: Path, engine: str, epoch: float, shortest: float, longest: float
+):
+    task = write_task(tmp_path / "plane.py", f"__import__('time').sleep({epoch})")
     script = [sys.executable, str(TESTS / "lab" / "workers" / "killed.py"), engine, task, str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     words = [*script, str(shortest), str(longest)]

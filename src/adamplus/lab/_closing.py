@@ -25,6 +25,8 @@ def show(root: Path, console: Console) -> Path | None:
     try:
         page = tell(root, console)
     except InputError as error:
+        if isinstance(error.__cause__, OSError):  # a full disk is no success
+            raise error.__cause__ from None
         say(console, f"There is no report: {error}")
         return None
     say(console, "What next:")
@@ -42,24 +44,26 @@ def tell(root: Path, out: Console | None = None) -> Path:
     out = out or console()
     results = read(root)
     for task in results.tasks:
-        headings = [heading.replace("metric", task.metric) for heading in HEADINGS]
-        out.print(_table(task.title, headings, [cells(row) for row in rows(results, task)], out.width))
+        lines = [HEADINGS, *(cells(row) for row in rows(results, task))]
+        out.print(_table(task.title, task.metric, lines, out.width))
     page = report(root)
     say(out, f"Report: {page}")
     return page
 
 
-def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> Table:
-    """As many columns as there is room for; all of them are on the page."""
-    columns = {heading: cells for heading, *cells in zip(headings, *lines, strict=True) if set(cells) != {"–"}}
-    for name in DISPENSABLE:
-        if 1 + sum(3 + max(map(len, (heading, *cells))) for heading, cells in columns.items()) > width:
-            columns.pop(name, None)
-    table = Table(
-        title=Text(title, style="bold"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False
-    )
-    for heading in columns:
-        table.add_column(Text(heading), justify="left" if heading in ("optimizer", "settings") else "right")
-    for line in zip(*columns.values(), strict=True):
+def _table(title: str, metric: str, lines: Sequence[Sequence[str]], width: int) -> Table:
+    """As many columns as say something and as there is room for; all of them are on the page."""
+    columns = {
+        heading: [heading.replace("metric", metric), *cells]
+        for heading, *cells in zip(*lines, strict=True)
+        if set(cells) != {"–"} and (heading, metric) != ("test loss", "loss")
+    }
+    for heading in DISPENSABLE:
+        if 1 + sum(3 + max(map(len, cells)) for cells in columns.values()) > width:
+            columns.pop(heading, None)
+    table = Table(title=Text(title, style="bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for heading, (name, *_) in columns.items():
+        table.add_column(Text(name), justify="left" if heading in ("optimizer", "settings") else "right")
+    for line in list(zip(*columns.values(), strict=True))[1:]:
         table.add_row(*map(Text, line))
     return table

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
@@ -96,13 +97,14 @@ def say(console: Console, text: str) -> None:
 
 
 def _cells(spec: Spec, lines: Sequence[Mapping[str, Any]], metric: str) -> tuple[str, ...]:
+    run = (Path(spec.task).stem, spec.label, name(spec))  # a line has no room for a path
     if not lines:
-        return spec.task, spec.label, name(spec), f"–/{spec.epochs}", "", ""
+        return *run, f"–/{spec.epochs}", "", ""
     last = lines[-1]
     value = last.get(f"validation_{metric}")
     left = last["seconds"] / len(lines) * (spec.epochs - len(lines))
     told = "" if value is None else f"{metric} {value:.4g}"
-    return spec.task, spec.label, name(spec), f"{len(lines)}/{spec.epochs}", told, _duration(left)
+    return *run, f"{len(lines)}/{spec.epochs}", told, _duration(left)
 
 
 def _told(run: Run, ended: Ended, metric: str) -> tuple[str, str]:
