@@ -1,5 +1,6 @@
 """`adamplus …`: every command is one call into the packages beside this file."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated
 try:
     import typer
 
-    from .lab import bench
+    from .lab import bench, comparison
 except ModuleNotFoundError as _missing:
     raise SystemExit(
         f"adamplus: the commands need {_missing.name}, which is not installed: pip install 'adamplus[lab]' "
@@ -30,11 +31,6 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; CUDA, whe
 Json = Annotated[Path | None, typer.Option("--json", help="Write the numbers there; `bench show` reads them.")]
 
 
-@app.callback()
-def _groups() -> None:
-    """Keep the names of groups, however few there are."""
-
-
 @contextmanager
 def _said_plainly() -> Iterator[None]:
     """Tell of bad input as of any other mistake on the command line, without a traceback."""
@@ -42,6 +38,59 @@ def _said_plainly() -> Iterator[None]:
         yield
     except bench.InputError as error:
         raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what, remedy = ("the disk is full", "make room") if full else ("a file cannot be used", "mend that")
+        typer.echo(f"adamplus: {what} ({error}). Nothing is lost: {remedy}, and give the same command again.", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+@app.command()
+def compare(
+    task: Annotated[list[str] | None, typer.Argument(help="Names, or files of your own; the embedded tasks.")] = None,
+    optimizers: Annotated[
+        str, typer.Option(help="Names, separated by commas; `name:key=value;key=value` fixes settings.")
+    ] = ",".join(comparison.PAPER),
+    seeds: Annotated[int, typer.Option(help="Final runs of each optimizer on each task.")] = 3,
+    tune: Annotated[int, typer.Option(help="Trials of each optimizer on each task; 0: the middle of each range.")] = 0,
+    epochs: Annotated[int | None, typer.Option(help="Of each run; the task's own.", show_default=False)] = None,
+    out: Annotated[Path, typer.Option(help="The folder of runs and report.")] = Path("runs"),
+    engine: Annotated[str, typer.Option(help="local (processes) or ray (a cluster).")] = "local",
+    workers: Annotated[
+        int | None, typer.Option(help="Runs at a time; as many as cores, one on CUDA.", show_default=False)
+    ] = None,
+    device: Device = None,
+    precision: Annotated[
+        str | None, typer.Option(help="float32 or bfloat16; the latter on CUDA.", show_default=False)
+    ] = None,
+    search: Annotated[str, typer.Option(help="random or grid, in the logarithm.")] = "random",
+) -> None:
+    """Train tasks with several optimizers and seeds: a table, and a page to look at."""
+    with _said_plainly():
+        outcome = comparison.compare(
+            task or list(comparison.TASKS),
+            comparison.split(optimizers),
+            seeds=seeds,
+            tune=tune,
+            epochs=epochs,
+            out=out,
+            engine=engine,
+            workers=workers,
+            device=device,
+            precision=precision,
+            search=search,
+        )
+    if outcome.failures:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(runs: Annotated[Path, typer.Argument(help="What `compare --out` wrote.")] = Path("runs")) -> None:
+    """Page, figures and tables of stored runs."""
+    with _said_plainly():
+        comparison.tell(runs)
 
 
 @bench_app.command()

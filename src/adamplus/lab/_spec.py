@@ -44,6 +44,12 @@ class Spec:
         """As a dictionary that JSON can hold."""
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Spec":
+        """What `to_json` gave, and JSON has made lists in."""
+        settings = {k: tuple(v) if isinstance(v, list) else v for k, v in content["settings"].items()}
+        return cls(**{**content, "settings": settings})
+
 
 def plain(name: str) -> str:
     """A name as one part of a path: letters, digits, dots and dashes, and none that leads elsewhere."""

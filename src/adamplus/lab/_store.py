@@ -77,7 +77,8 @@ class Run:
         replace(self.folder / METRICS, text.encode())
 
     def finish(self, end: dict[str, Any]) -> None:
-        """Write how the run ended; the checkpoint is not needed any more."""
+        """Write how the run ended, which it may have before it could begin; its checkpoint is not needed any more."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         write(self.folder / END, end)
         (self.folder / CHECKPOINT).unlink(missing_ok=True)
 

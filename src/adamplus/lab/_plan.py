@@ -1,0 +1,197 @@
+"""What a comparison is to do, checked before its first run."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch.nn import Parameter
+
+from . import _search, optimizers, tasks
+from ._errors import InputError, nearest
+from ._search import Choice, Kind
+from ._spec import Spec
+from .bench._device import choose
+from .optimizers import Contender, LogUniform
+from .tasks import Task
+
+Precision = Literal["float32", "bfloat16"]
+SEARCH_SEED = 0
+"""Of all trials; final runs have the seeds 1, 2, …, which nothing was chosen by."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An optimizer as it was asked for."""
+
+    label: str
+    name: str
+    digest: str
+    contender: Contender
+    given: dict[str, Any]
+    """Settings that the user fixed: these are not searched."""
+
+    @property
+    def ranges(self) -> dict[str, LogUniform]:
+        """What is searched."""
+        return {key: values for key, values in self.contender.search.items() if key not in self.given}
+
+    def settings(self, searched: Mapping[str, Any]) -> dict[str, Any]:
+        """What the optimizer is built with."""
+        return {**self.contender.settings, **searched, **self.given}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides which runs there are."""
+
+    tasks: dict[str, tuple[Task, str]]
+    """By name, with the digest of the file."""
+    entries: list[Entry]
+    seeds: int
+    tune: int
+    epochs: int | None
+    search: Kind
+    device: str
+    precision: Precision
+
+    def trials(self, task: str, entry: Entry) -> list[Spec]:
+        """The runs that settings are chosen by."""
+        if self.tune == 0 or not entry.ranges:
+            return []
+        tried = _search.trials(entry.ranges, self.tune, self.search, f"{task}\n{entry.label}")
+        return [
+            self._spec(task, entry, values, SEARCH_SEED, phase="search", trial=i)
+            for i, values in enumerate(tried, start=1)
+        ]
+
+    def finals(self, task: str, entry: Entry, choice: Choice) -> list[Spec]:
+        """The runs that are told of."""
+        return [self._spec(task, entry, choice.settings, seed) for seed in range(1, self.seeds + 1)]
+
+    def _spec(self, task: str, entry: Entry, searched: Mapping[str, Any], seed: int, **phase: Any) -> Spec:
+        found, digest = self.tasks[task]
+        return Spec(
+            task=task,
+            task_digest=digest,
+            optimizer=entry.name,
+            optimizer_digest=entry.digest,
+            label=entry.label,
+            settings=entry.settings(searched),
+            seed=seed,
+            epochs=self.epochs or found.epochs,
+            device=self.device,
+            precision=self.precision,
+            **phase,
+        )
+
+
+def plan(
+    task_names: Sequence[str],
+    labels: Sequence[str],
+    *,
+    seeds: int,
+    tune: int,
+    epochs: int | None,
+    search: str,
+    device: str | None,
+    precision: str | None,
+    elsewhere: bool,
+) -> Plan:
+    """Check everything that can be checked before a run; `elsewhere`: this machine need not have the device."""
+    if seeds < 1:
+        raise InputError(f"{seeds} seeds are no comparison: pass --seeds 1 or more")
+    if tune < 0:
+        raise InputError(f"{tune} trials cannot be run: pass --tune 0 (no search) or more")
+    if epochs is not None and epochs < 1:
+        raise InputError(f"{epochs} epochs train nothing: pass --epochs 1 or more")
+    if search not in get_args(Kind):
+        raise InputError(f"unknown search {search!r}: {nearest(search, get_args(Kind))}")
+    if elsewhere and device not in (None, "cpu", "cuda"):
+        raise InputError(f"device {device!r}: Ray decides which machine and which accelerator; pass cpu or cuda")
+    where = "cuda:0" if elsewhere and device == "cuda" else str(choose(device))
+    natural: Precision = "float32" if where == "cpu" else "bfloat16"
+    if precision is not None and precision not in get_args(Precision):
+        raise InputError(f"unknown precision {precision!r}: {nearest(precision, get_args(Precision))}")
+    return Plan(
+        tasks=_tasks(task_names),
+        entries=_entries(labels),
+        seeds=seeds,
+        tune=tune,
+        epochs=epochs,
+        search=search,  # pyright: ignore[reportArgumentType] - one of them, by the check above
+        device=where,
+        precision=precision or natural,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def split(text: str) -> list[str]:
+    """A list on the command line: cut at commas, but those inside parentheses, as in adam:betas=(0.9,0.99)."""
+    parts, depth = [""], 0
+    for sign in text:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts if part.strip()]
+
+
+def command(plan: Plan, engine: str, out: Path) -> str:
+    """The command that does the same again."""
+    options = {
+        "--optimizers": ",".join(entry.label for entry in plan.entries),
+        "--seeds": plan.seeds,
+        "--tune": plan.tune,
+        "--epochs": plan.epochs,
+        "--search": None if plan.search == "random" else plan.search,
+        "--device": plan.device,
+        "--precision": plan.precision,
+        "--engine": None if engine == "local" else engine,
+        "--out": out,
+    }
+    words = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
+    return shlex.join(["adamplus", "compare", *plan.tasks, *words])
+
+
+def _tasks(names: Sequence[str]) -> dict[str, tuple[Task, str]]:
+    if not names:
+        raise InputError(f"no tasks to compare on: there are {', '.join(tasks.TASKS)}, and files of your own")
+    _refuse_twice([str(Path(name).resolve()) if name.endswith(".py") else name for name in names], names, "task")
+    found = {name: tasks.find(name) for name in names}
+    for name, (task, _) in found.items():
+        if task.better not in ("lower", "higher"):
+            raise InputError(f"{name}: better is {task.better!r}, and can be 'lower' or 'higher'")
+        if task.epochs < 1 or task.batch < 1:
+            raise InputError(f"{name}: {task.epochs} epochs of batches of {task.batch} train nothing")
+    return found
+
+
+def _entries(labels: Sequence[str]) -> list[Entry]:
+    if not labels:
+        raise InputError(f"no optimizers to compare: there are {', '.join(optimizers.CONTENDERS)}")
+    entries = []
+    for label in labels:
+        name, given = optimizers.parse(label)
+        entries.append(Entry(label, name, optimizers.find(name)[1], optimizers.find(name)[0], given))
+    _refuse_twice([(entry.name, entry.given) for entry in entries], labels, "optimizer")
+    for entry in entries:
+        _check_builds(entry)
+    return entries
+
+
+def _check_builds(entry: Entry) -> None:
+    """Settings that the optimizer itself refuses, or one that is not installed, are told of before the first run."""
+    parameters = [Parameter(torch.zeros(2, 2)), Parameter(torch.zeros(2))]
+    try:
+        entry.contender.build(parameters, **entry.settings(_search.middle(entry.ranges)))
+    except Exception as error:  # whatever the optimizer makes of them
+        raise InputError(f"{entry.label} cannot take part: {error}") from error
+
+
+def _refuse_twice(keys: Sequence[Any], names: Sequence[str], what: str) -> None:
+    for i, key in enumerate(keys):
+        if key in keys[:i]:
+            raise InputError(f"the {what} {names[i]} is asked for twice, as {names[keys.index(key)]}: leave one out")

@@ -1,0 +1,105 @@
+"""An attempt at a run, in whatever process an engine makes it, and what the comparison hears of it."""
+
+import errno
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from .._errors import InputError
+from .._spec import Spec
+from .._store import END, SETTINGS, CorruptError, Run, Store
+from ..training import train
+
+TRIES = 3
+"""How often a run is begun whose worker dies."""
+
+
+@dataclass
+class Answer:
+    """What a worker says of a run; how it ended is in its folder."""
+
+    failure: str | None = None
+    """Why there is no end in the folder."""
+    errno: int | None = None
+    """Of what the disk refused."""
+    notes: list[str] = field(default_factory=list)
+    """What was set aside."""
+
+
+@dataclass
+class Ended:
+    """A run that needs no worker any more."""
+
+    spec: Spec
+    failure: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def attempt(spec: Spec, root: Path) -> Answer:
+    """Train a run of the store in this process, from its checkpoint if it has one."""
+    if spec.device == "cpu":
+        torch.set_num_threads(1)  # sums depend on the number of threads: numbers must not, on the number of workers
+    store, answer = Store(root), Answer()
+    run = store.run(spec)
+    try:
+        with _alone(spec, root):
+            for again in (True, False):
+                try:
+                    if run.end() is None:
+                        train(spec, run)
+                    return answer
+                except CorruptError as error:
+                    if not again:
+                        raise
+                    answer.notes.append(set_aside(store, run, error))
+    except OSError as error:
+        inside = str(error.filename or "").startswith(str(root))
+        if inside or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+            answer.errno = error.errno
+        answer.failure = f"{type(error).__name__}: {error}"
+    except (InputError, CorruptError) as error:
+        answer.failure = str(error)
+    if answer.errno is None and answer.failure is not None:
+        record_failure(run, answer.failure)
+    return answer
+
+
+def ended(spec: Spec, answer: Answer) -> Ended:
+    """What the comparison is told; raises OSError where the disk refused, which concerns all runs."""
+    if answer.errno is not None:
+        raise OSError(answer.errno, answer.failure)
+    return Ended(spec, answer.failure, answer.notes)
+
+
+def given_up(spec: Spec, root: Path, reason: str) -> Ended:
+    """What the comparison is told of a run that no worker answers for."""
+    record_failure(Store(root).run(spec), reason)
+    return Ended(spec, reason)
+
+
+def record_failure(run: Run, reason: str) -> None:
+    """End a run as failed, if it had begun: one that had not has no folder to tell of it."""
+    if (run.folder / SETTINGS).exists() and not (run.folder / END).exists():
+        numbers = dict.fromkeys(("steps_per_second", "state_bytes", "peak_bytes"))
+        run.finish({"status": "failed", "reason": reason, "seconds": 0.0, **numbers})
+
+
+def set_aside(store: Store, run: Run, error: CorruptError) -> str:
+    """Move a corrupt run out of the way; what people are told of it."""
+    name, where = run.folder.relative_to(store.root), store.set_aside(run).relative_to(store.root)
+    return f"{name} is set aside as {where} and done again: {error}"
+
+
+@contextmanager
+def _alone(spec: Spec, root: Path) -> Iterator[None]:
+    """Wait for a worker of a killed comparison that has not noticed yet: both would write to the same folder.
+
+    A lock of one byte, whose place in the file is the run's own, and which ends with the process that has it.
+    """
+    with (root / ".running").open("a+") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX, 1, int(spec.key()[:12], 16))
+        yield

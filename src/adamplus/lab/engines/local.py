@@ -1,0 +1,138 @@
+"""Runs in processes of this machine, each of which imports torch once and then trains one run after another."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from queue import SimpleQueue
+
+from .._spec import Spec
+from . import Execute
+from ._attempt import TRIES, Answer, Ended, ended, given_up
+
+# Ctrl-C reaches the workers, too; the parent decides what happens then.
+COMMAND = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "from adamplus.lab.engines._worker import serve; serve()"
+)
+
+
+@contextmanager
+def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
+    """As many workers as there are cores, or one on an accelerator, unless it is said how many."""
+    there: list[_Worker] = []
+
+    def execute(specs: Sequence[Spec], done: Callable[[Ended], None]) -> None:
+        natural = _cores() if all(spec.device == "cpu" for spec in specs) else 1
+        number = max(1, min(workers or natural, len(specs)))
+        there.extend(_Worker(root, i) for i in range(len(there) + 1, number + 1))
+        idle: SimpleQueue[_Worker] = SimpleQueue()
+        for worker in there:
+            idle.put(worker)
+
+        def one(spec: Spec) -> Ended:
+            worker = idle.get()
+            try:
+                return worker.train(spec)
+            finally:
+                idle.put(worker)
+
+        # A thread waits for each process: it has nothing else to do.
+        pool = ThreadPoolExecutor(number)
+        try:
+            for future in as_completed([pool.submit(one, spec) for spec in specs]):
+                done(future.result())
+        except BaseException:
+            for worker in there:
+                worker.stop()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    try:
+        yield execute
+    finally:
+        for worker in there:
+            worker.stop()
+
+
+class _StoppedError(Exception):
+    """Nobody waits for the run any more."""
+
+
+class _Worker:
+    """A process that takes runs from its standard input, and ends where that ends: with this process, if not before."""
+
+    def __init__(self, root: Path, number: int) -> None:
+        self.root = root.resolve()
+        self.log = self.root / "logs" / f"worker-{number}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.stopped = False
+        self.changing = threading.Lock()
+
+    def train(self, spec: Spec) -> Ended:
+        cause = ""
+        for _ in range(TRIES):
+            process = self._running()
+            if (answer := self._ask(process, spec)) is not None:
+                return ended(spec, answer)
+            cause = _cause(process.wait())
+        if self.stopped:
+            raise _StoppedError
+        words = f"worker died {TRIES} times ({cause}; what it said is in {self.log.relative_to(self.root)})"
+        return given_up(spec, self.root, words)
+
+    def stop(self) -> None:
+        """End the process: whatever it is doing, its run goes on from the checkpoint."""
+        with self.changing:
+            self.stopped = True
+            if self.process is not None:
+                self.process.kill()
+                self.process.wait()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        with self.changing:
+            if self.stopped:
+                raise _StoppedError
+            if self.process is None or self.process.poll() is not None:
+                self.process = self._start()
+            return self.process
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.log.parent.mkdir(exist_ok=True)
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", COMMAND],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+
+    def _ask(self, process: subprocess.Popen[bytes], spec: Spec) -> Answer | None:
+        """What the process says of the run; None where it died."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            request = {"spec": asdict(spec), "root": str(self.root)}
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            return None
+        return Answer(**json.loads(line)) if line.endswith(b"\n") else None
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cause(code: int) -> str:
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"

@@ -1,0 +1,114 @@
+"""Runs on a Ray cluster: the one that RAY_ADDRESS names, one that runs on this machine, or one that is started here.
+
+A run is a Ray task; Ray decides where and when, and begins it again where its worker is lost. Workers that see the
+store's folder train in it and resume from its checkpoints. Others train in a folder of their own and send back what
+is in it.
+"""
+
+import logging
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .._errors import InputError
+from .._spec import Spec
+from .._store import END, SETTINGS, Run, Store, write
+from .._store import replace as replace_file
+from . import Execute
+from ._attempt import TRIES, Answer, Ended, attempt, ended, given_up
+
+try:
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+except ImportError:
+    raise InputError("--engine ray needs Ray, which is not installed: pip install 'adamplus[ray]'") from None
+
+TOKEN = ".token"
+"""A file of the store by which workers know that they see it."""
+
+
+@contextmanager
+def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
+    """A connection to the cluster; where this process has one already, that one."""
+    root, token = root.resolve(), uuid.uuid4().hex
+
+    def execute(specs: Sequence[Spec], done: Callable[[Ended], None]) -> None:
+        waiting, running = list(reversed(specs)), {}
+        while waiting or running:
+            while waiting and len(running) < (workers or len(specs)):
+                spec = waiting.pop()
+                running[_submit(spec, root, token)] = spec
+            (ready, *_), _ = ray.wait(list(running), num_returns=1)
+            done(_collect(ready, running.pop(ready), root))
+
+    replace_file(root / TOKEN, token.encode())
+    ours = not ray.is_initialized()
+    if ours:
+        # Without an address Ray takes RAY_ADDRESS, or a cluster of this machine, or starts one.
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+    try:
+        yield execute
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _submit(spec: Spec, root: Path, token: str) -> Any:
+    sources = {name: Path(name).read_bytes() for name in (spec.task, spec.optimizer) if name.endswith(".py")}
+    remote: Any = ray.remote(_train)
+    options = {"num_cpus": 1, "num_gpus": int(spec.device != "cpu"), "max_retries": TRIES - 1}
+    return remote.options(**options).remote(spec, root, token, Path.cwd(), sources)
+
+
+def _train(
+    spec: Spec, root: Path, token: str, folder: Path, sources: dict[str, bytes]
+) -> tuple[Answer, dict[str, bytes]]:
+    """In a worker: the answer, and the files of the run where the store is not to be seen."""
+    try:
+        visible = (root / TOKEN).read_text() == token
+    except OSError:
+        visible = False
+    if visible:
+        os.chdir(folder)  # names of files are relative to where the comparison was started
+        return attempt(spec, root), {}
+    with tempfile.TemporaryDirectory() as own:
+        moved = replace(spec, task=_written(spec.task, own, sources), optimizer=_written(spec.optimizer, own, sources))
+        answer, run = attempt(moved, Path(own)), Store(Path(own)).run(moved)
+        files = run.folder.iterdir() if run.folder.exists() else ()
+        return answer, {file.name: file.read_bytes() for file in files}
+
+
+def _written(name: str, folder: str, sources: dict[str, bytes]) -> str:
+    """Where a file of the user's is on this machine; other names stay."""
+    if name not in sources:
+        return name
+    path = Path(folder, Path(name).name)
+    path.write_bytes(sources[name])
+    return str(path)
+
+
+def _collect(ready: Any, spec: Spec, root: Path) -> Ended:
+    try:
+        answer, files = ray.get(ready)
+    except RayTaskError as error:  # not the task's, which `attempt` answers for: adamplus is not there, say
+        return given_up(spec, root, f"{type(error.cause).__name__} in the worker: {error.cause}")
+    except RayError as error:
+        return given_up(spec, root, f"worker died {TRIES} times ({str(error).strip().partition(chr(10))[0]})")
+    _store(files, spec, Store(root).run(spec))
+    return ended(spec, answer)
+
+
+def _store(files: dict[str, bytes], spec: Spec, run: Run) -> None:
+    """Write what a worker sent; the end last, as a run does."""
+    if not files:
+        return
+    run.folder.mkdir(parents=True, exist_ok=True)
+    for name in sorted(files, key=lambda name: name == END):
+        replace_file(run.folder / name, files[name])
+        if name == SETTINGS:  # the worker had the user's files elsewhere
+            write(run.folder / SETTINGS, run.settings() | {"spec": spec.to_json()})

@@ -1,0 +1,176 @@
+"""Engines: the same numbers whoever trains, and whoever is killed while training."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_comparison import here, numbers, write_task
+
+from adamplus.lab._plan import plan
+from adamplus.lab._search import Choice, middle
+from adamplus.lab._spec import Spec
+from adamplus.lab._store import Store
+from adamplus.lab.engines import Ended, _attempt, find, local
+from adamplus.lab.engines._attempt import TRIES
+
+TESTS = Path(__file__).parents[1]
+DIES_ONCE = """flag = Path(__file__ + ".died")
+        if epoch == 2 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)"""
+DIES = "if epoch == 1: os.kill(os.getpid(), signal.SIGKILL)"
+WAITS = """if epoch == 1:
+            Path(__file__ + ".waits").touch()
+            __import__("time").sleep(120)"""
+
+
+def planned(task: str, *labels: str, seeds: int = 2) -> list[Spec]:
+    """The final runs of a comparison without a search."""
+    found = plan(
+        [task], labels, seeds=seeds, tune=0, epochs=None, search="grid", device="cpu", precision=None, elsewhere=False
+    )
+    return [spec for entry in found.entries for spec in found.finals(task, entry, Choice(middle(entry.ranges), [], 0))]
+
+
+def execute(opened: Any, specs: Sequence[Spec], root: Path, workers: int | None = None) -> list[Ended]:
+    """Train them, and say what the comparison was told."""
+    ended: list[Ended] = []
+    with Store(root).lock(), opened(root, workers) as run:
+        run(specs, ended.append)
+    return ended
+
+
+def test_numbers_do_not_depend_on_the_number_of_workers(tmp_path: Path):
+    specs = planned(write_task(tmp_path / "plane.py"), "adam-plus", "msgd")
+    execute(here, specs, tmp_path / "none")
+    for workers in (1, 2):
+        ended = execute(local.opened, specs, tmp_path / f"{workers}", workers)
+        assert {one.spec.key() for one in ended} == {spec.key() for spec in specs}
+        assert numbers(tmp_path / f"{workers}") == numbers(tmp_path / "none")
+
+
+def test_the_run_of_a_killed_worker_is_begun_again(tmp_path: Path):
+    specs = planned(write_task(tmp_path / "plane.py", DIES_ONCE), "adam-plus", "msgd", seeds=1)
+    ended = execute(local.opened, specs, tmp_path / "killed", workers=2)
+    assert (tmp_path / "plane.py.died").exists()
+    assert [one.failure for one in ended] == [None, None]
+    execute(here, specs, tmp_path / "undisturbed")
+    assert numbers(tmp_path / "killed") == numbers(tmp_path / "undisturbed")
+
+
+def test_a_run_that_kills_every_worker_has_failed_and_others_go_on(tmp_path: Path):
+    deadly, kind = write_task(tmp_path / "deadly.py", DIES), write_task(tmp_path / "plane.py")
+    specs = [*planned(deadly, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
+    ended = {one.spec.task: one.failure for one in execute(local.opened, specs, tmp_path / "runs", workers=1)}
+    words = f"worker died {TRIES} times (by SIGKILL; what it said is in logs/worker-1.log)"
+    assert ended == {deadly: words, kind: None}
+    end = Store(tmp_path / "runs").run(specs[0]).end()
+    assert end is not None
+    assert (end["status"], end["reason"]) == ("failed", words)
+
+
+def test_what_a_task_prints_is_in_the_log_and_a_full_disk_in_a_worker_stops_everything(tmp_path: Path):
+    hook = "print('loud'); raise OSError(28, 'No space left on device')"
+    specs = planned(write_task(tmp_path / "plane.py", hook), "sgd")
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        execute(local.opened, specs, tmp_path / "runs", workers=1)
+    assert raised.value.errno == 28
+    assert (tmp_path / "runs" / "logs" / "worker-1.log").read_text() == "loud\n"
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_no_worker_outlives_a_comparison(tmp_path: Path, stop: signal.Signals):
+    task, out = write_task(tmp_path / "plane.py", WAITS), tmp_path / "runs"
+    command = ["-m", "adamplus.cli", "compare", task, "--optimizers", "sgd", "--seeds", "1", "--out", str(out)]
+    started = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    _wait_for((tmp_path / "plane.py.waits").exists)
+    assert not _nobody_trains(out)
+    started.send_signal(stop)
+    said, _ = started.communicate(timeout=20)
+    _wait_for(lambda: _nobody_trains(out))
+    if stop == signal.SIGINT:
+        assert started.returncode == 130
+        assert f"the same command goes on from here:\n  adamplus compare {task} --optimizers sgd" in said
+        assert "Traceback" not in said
+
+
+def _wait_for(holds: Any, seconds: float = 40.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _nobody_trains(root: Path) -> bool:
+    """Workers lock what they train."""
+    with (root / ".running").open("a+") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("engine", "epoch", "shortest", "longest"),
+    [("here", 0.05, 0.02, 0.6), pytest.param("local", 0.5, 2.0, 6.0, marks=pytest.mark.slow)],
+)
+def test_ten_kills_at_random_moments_change_nothing(
+    tmp_path: Path, engine: str, epoch: float, shortest: float, longest: float
+):
+    task = write_task(tmp_path / "plane.py", f"__import__('time').sleep({epoch})")
+    script = [sys.executable, str(TESTS / "lab" / "workers" / "killed.py"), engine, task, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    words = [*script, str(shortest), str(longest)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    kills, *ended = map(int, done.stdout.split())
+    assert kills == 10, ended
+    assert len(set(ended)) > 2  # there was progress between them
+    assert numbers(tmp_path / "disturbed") == numbers(tmp_path / "undisturbed")
+    assert len(numbers(tmp_path / "disturbed")) == 2 * (3 + 3)
+    assert not (tmp_path / "disturbed" / "aside").exists()
+
+
+def test_ray_has_the_numbers_of_processes_though_one_of_its_workers_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    specs = planned(write_task(tmp_path / "plane.py", DIES_ONCE), "adam-plus", "msgd")
+    ended = execute(find("ray"), specs, tmp_path / "ray")
+    assert (tmp_path / "plane.py.died").exists()
+    assert [one.failure for one in ended] == [None] * 4
+    execute(here, specs, tmp_path / "undisturbed")
+    assert numbers(tmp_path / "ray") == numbers(tmp_path / "undisturbed")
+
+
+def test_a_ray_worker_that_does_not_see_the_store_sends_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("ray")
+    from adamplus.lab.engines import ray
+
+    monkeypatch.chdir(tmp_path)
+    write_task(tmp_path / "plane.py")
+    (spec,) = planned("plane.py", "adam-plus", seeds=1)
+    (tmp_path / "elsewhere").mkdir()
+    sources = {"plane.py": (tmp_path / "plane.py").read_bytes()}
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path / "elsewhere")
+        answer, files = ray._train(spec, tmp_path / "ray", "no such token", tmp_path, sources)
+    assert answer == _attempt.Answer()
+    with Store(tmp_path / "ray").lock():
+        ray._store(files, spec, Store(tmp_path / "ray").run(spec))
+    Store(tmp_path / "ray").run(spec).check(spec)
+    execute(here, [spec], tmp_path / "here")
+    assert numbers(tmp_path / "ray") == numbers(tmp_path / "here")
+
+
+def test_engines_are_found_by_name():
+    assert find("local") is local.opened

@@ -1,0 +1,61 @@
+"""A comparison, undisturbed and then killed ten times: python killed.py ENGINE TASK FOLDER SHORTEST LONGEST.
+
+Everything is imported before the first of them is forked off, so that kills fall into the comparisons. Prints how
+many were killed before they were complete, and how many runs had ended after each kill.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from contextlib import redirect_stdout
+from functools import partial
+from pathlib import Path
+
+from small_comparison import here
+
+from adamplus.lab import comparison
+from adamplus.lab.engines import _attempt, local
+
+
+def compare(engine: str, task: str, out: Path) -> None:
+    """In a process group of its own, with a checkpoint after every epoch where it trains by itself."""
+    os.setpgid(0, 0)
+    if engine == "here":
+        local.opened = here
+        _attempt.train = partial(_attempt.train, checkpoint_every=0.0)
+    comparison.show = lambda root, console: None
+    with (out.parent / f"{out.name}.log").open("a") as log, redirect_stdout(log):
+        comparison.compare([task], ["adam-plus", "msgd"], seeds=3, tune=3, out=out, workers=2)
+
+
+def forked(engine: str, task: str, out: Path) -> int:
+    """The process of a comparison."""
+    if (child := os.fork()) == 0:
+        compare(engine, task, out)
+        os._exit(0)
+    return child
+
+
+def main(engine: str, task: str, folder: str, shortest: str, longest: str) -> None:
+    """Let one complete; in another folder kill ten, at random moments, and let the last complete."""
+    import torch._dynamo  # what the first optimizer of a process imports
+    import torch.utils.tensorboard.writer  # noqa: F401 - and the first run
+
+    undisturbed, disturbed = Path(folder, "undisturbed"), Path(folder, "disturbed")
+    assert os.waitpid(forked(engine, task, undisturbed), 0)[1] == 0
+    moments, ended = random.Random(5), []
+    for _ in range(10):
+        child = forked(engine, task, disturbed)
+        time.sleep(moments.uniform(float(shortest), float(longest)))
+        if os.waitpid(child, os.WNOHANG) == (0, 0):
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            ended.append(len(list(disturbed.glob("runs/*/*/*/end.json"))))
+    assert os.waitpid(forked(engine, task, disturbed), 0)[1] == 0
+    print(len(ended), *ended)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
