@@ -8,7 +8,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 .PHONY: demo test test-all lint format bench figures clean
 
 demo: $(READY)
-	$(BIN)/python examples/digits.py
+	$(BIN)/adamplus compare --tune 5 --seeds 3 --out runs/demo
 
 test: lint
 	$(PYTEST) -n auto -m "not slow" --cov --cov-report=term

@@ -1,5 +1,6 @@
 """Every example that people read is run: docstrings, README and docs."""
 
+import csv
 import doctest
 import importlib
 import json
@@ -96,3 +97,23 @@ def test_figures_of_single_studies_are_what_was_measured():
     (alone,) = load(ROOT / "results" / "step" / "h200-resnet18.json").models
     adam_plus, adam = alone.rows
     assert f"**{adam_plus.eager_over_adam:.2f}** ({adam_plus.eager_ms:.3f} and {adam.eager_ms:.3f} ms" in page
+
+
+def test_figures_of_the_lab_are_what_was_measured():
+    page = (ROOT / "results" / "lab" / "README.md").read_text()
+    assert (ROOT / "results" / "lab" / "demo" / "table.md").read_text().strip() in page
+    measured = json.loads((ROOT / "results" / "lab" / "h200-throughput.json").read_text())["optimizers"]
+    for name, label in (("msgd", "momentum SGD"), ("adam", "Adam"), ("adagrad", "AdaGrad (its step cannot be captured)")):
+        assert "| {} | {training:.3f} | {with_evaluation:.3f} |".format(label, **measured[name]) in page
+    assert "| Adam⁺ | **{training:.3f}** | {with_evaluation:.3f} |".format(**measured["adam-plus"]) in page
+
+
+def test_the_readme_has_the_results_of_the_demo():
+    page = (ROOT / "README.md").read_text()
+    with (ROOT / "results" / "lab" / "demo" / "table.csv").open() as file:
+        rows = {(row["task"], row["optimizer"]): row for row in csv.DictReader(file)}
+    for label in {label for _, label in rows}:
+        found = [rows[task, label] for task in ("digits", "pydoc", "tones")]
+        digits, pydoc, tones = ((float(row["mean"]), float(row["standard_error"])) for row in found)
+        cells = f"{100 * digits[0]:.1f} ± {100 * digits[1]:.1f} | {pydoc[0]:.1f} ± {pydoc[1]:.1f} | "
+        assert f"| {label} | {cells}{100 * tones[0]:.1f} ± {100 * tones[1]:.1f} |" in page

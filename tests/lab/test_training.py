@@ -2,9 +2,6 @@
 
 import copy
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +23,7 @@ from adamplus.lab.optimizers import CONTENDERS
 from adamplus.lab.tasks import Task, find
 from adamplus.lab.training import train
 
-TASK, PLAIN = (str(Path(__file__).with_name(name)) for name in ("blobs.py", "plain_blobs.py"))
+TASK = str(Path(__file__).with_name("blobs.py"))
 
 
 class Killed(BaseException):
@@ -310,19 +307,3 @@ def test_no_name_leads_out_of_the_store(name: str):
     assert not folder.is_absolute()
     assert ".." not in folder.parts
     assert len(folder.parts) == 3
-
-
-def test_two_processes_train_as_one(tmp_path: Path):
-    one = Run(tmp_path / "one")
-    train(spec(task=PLAIN), one)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    worker = Path(__file__).parent / "workers" / "two.py"
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    command = [*torchrun, worker, PLAIN, tmp_path / "two"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    two = Run(tmp_path / "two")
-    two.check(spec(task=PLAIN))
-    for mine, theirs in zip(one.metrics(), two.metrics(), strict=True):
-        # float32 sums of 16 rows, or of twice 8; over 52 steps
-        assert without_times([theirs])[0] == pytest.approx(without_times([mine])[0], rel=1e-4)

@@ -19,7 +19,7 @@ from ._progress import Watch, console, name, say
 from ._search import Choice
 from ._spec import Spec
 from ._store import END, SETTINGS, CorruptError, Store, write
-from .engines import Execute
+from .engines import Execute, torchrun
 from .tasks import TASKS
 
 __all__ = ["PAPER", "TASKS", "Outcome", "compare", "split", "tell"]
@@ -72,7 +72,8 @@ def compare(
         tune: trials of each optimizer on each task; 0 takes the middle of each range.
         epochs: of every run; the task's own by itself.
         out: the folder of runs and report.
-        engine: `local` for processes of this machine, `ray` for a cluster.
+        engine: `local` for processes of this machine, `ray` for a cluster. Where torchrun started this process, all
+            that it started train each run together.
         workers: runs at a time; as many as there are cores by itself, and one on an accelerator.
         device: `cpu`, `cuda` or `cuda:1`; CUDA by itself, where there is one.
         precision: `float32` or `bfloat16`, of autocast; the latter by itself on CUDA.
@@ -82,6 +83,10 @@ def compare(
         InputError: where something cannot be done as it was asked for; nothing has been run then.
         OSError: where the folder cannot be written to any more; what was written stays.
     """
+    if torchrun.follows():
+        torchrun.serve()
+        return Outcome(out, {})
+    engine = "torchrun" if torchrun.started() else engine
     if workers is not None and workers < 1:
         raise InputError(f"{workers} workers train nothing: pass --workers 1 or more")
     opened = engines.find(engine)

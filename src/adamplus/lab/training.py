@@ -32,6 +32,8 @@ def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
     except (OSError, CorruptError, InputError):
         raise
     except Exception as error:
+        if dist.is_initialized():  # others wait for this process, and torchrun ends them if it ends
+            raise
         text = "".join(traceback.format_exception(error))
         end = {"status": "failed", "reason": f"{type(error).__name__}: {error}", "traceback": text}
     if not dist.is_initialized() or dist.get_rank() == 0:

@@ -12,7 +12,7 @@ from ._attempt import Ended, set_aside
 
 __all__ = ["ENGINES", "Ended", "Engine", "Execute", "find", "set_aside"]
 
-ENGINES = {name: f"{__name__}.{name}" for name in ("local", "ray")}
+ENGINES = {name: f"{__name__}.{name}" for name in ("local", "ray", "torchrun")}
 """Name and module, which has a function `opened`."""
 
 
