@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from small_comparison import here, numbers, write_task
 
+from adamplus.lab._errors import InputError
 from adamplus.lab._plan import plan
 from adamplus.lab._search import Choice, middle
 from adamplus.lab._spec import Spec
@@ -150,6 +151,17 @@ def test_ray_has_the_numbers_of_processes_though_one_of_its_workers_is_killed(
     assert [one.failure for one in ended] == [None] * 4
     execute(here, specs, tmp_path / "undisturbed")
     assert numbers(tmp_path / "ray") == numbers(tmp_path / "undisturbed")
+
+
+def test_a_ray_cluster_that_cannot_be_reached_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ray = pytest.importorskip("ray")
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise ConnectionError("Failed to connect to Ray cluster at nowhere:6379")
+
+    monkeypatch.setattr(ray, "init", unreachable)
+    with pytest.raises(InputError, match="nowhere:6379: see that RAY_ADDRESS is that of a cluster"):
+        execute(find("ray"), [], tmp_path)
 
 
 def test_a_ray_worker_that_does_not_see_the_store_sends_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,7 @@
                                /checkpoint.pt  where the run goes on after a kill
                                /end.json       how it ended: finished, diverged or failed, and why; written last
                                /events.out.…   the same metrics for TensorBoard
+    DIR/logs/worker-1.log                      what tasks print
 
 Files are replaced as a whole or appended to. What cannot be read is set aside, under DIR/aside, and done again.
 """

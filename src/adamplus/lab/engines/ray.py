@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster: the one that RAY_ADDRESS names, one that runs on this machine, or one that is started here.
+"""Runs on a Ray cluster: the one that RAY_ADDRESS names (`auto`: this machine's), or one that is started here.
 
 A run is a Ray task; Ray decides where and when, and begins it again where its worker is lost. Workers that see the
 store's folder train in it and resume from its checkpoints. Others train in a folder of their own and send back what
@@ -49,8 +49,15 @@ def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
     replace_file(root / TOKEN, token.encode())
     ours = not ray.is_initialized()
     if ours:
-        # Without an address Ray takes RAY_ADDRESS, or a cluster of this machine, or starts one.
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+        # Left to itself, Ray waits minutes for a cluster of this machine that was killed.
+        address = os.environ.get("RAY_ADDRESS") or "local"
+        try:
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+        except ConnectionError as error:
+            raise InputError(
+                f"{error}: see that RAY_ADDRESS is that of a cluster which is up, and where it asks for a token, "
+                "that this process has the same RAY_AUTH_MODE and RAY_AUTH_TOKEN"
+            ) from None
     try:
         yield execute
     finally:
