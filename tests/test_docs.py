@@ -103,7 +103,8 @@ def test_figures_of_the_lab_are_what_was_measured():
     page = (ROOT / "results" / "lab" / "README.md").read_text()
     assert (ROOT / "results" / "lab" / "demo" / "table.md").read_text().strip() in page
     measured = json.loads((ROOT / "results" / "lab" / "h200-throughput.json").read_text())["optimizers"]
-    for name, label in (("msgd", "momentum SGD"), ("adam", "Adam"), ("adagrad", "AdaGrad (its step cannot be captured)")):
+    labels = {"msgd": "momentum SGD", "adam": "Adam", "adagrad": "AdaGrad (its step cannot be captured)"}
+    for name, label in labels.items():
         assert "| {} | {training:.3f} | {with_evaluation:.3f} |".format(label, **measured[name]) in page
     assert "| Adam⁺ | **{training:.3f}** | {with_evaluation:.3f} |".format(**measured["adam-plus"]) in page
 

@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from adamplus.lab import tasks
 from adamplus.lab._errors import InputError
-from adamplus.lab.tasks import TASKS, Task, pydoc, tones
+from adamplus.lab.tasks import TASKS, Task
+from adamplus.lab.tasks import _pydoc as pydoc
+from adamplus.lab.tasks import _tones as tones
 
 COMPLETE = '''"""A line that is learnt."""
 

@@ -36,7 +36,16 @@ def test_a_comparison_of_several_processes_has_the_numbers_of_one(tmp_path: Path
 def test_processes_that_cannot_share_a_batch_say_so(tmp_path: Path):
     task = tmp_path / "odd.py"
     task.write_text((HERE / "plain_blobs.py").read_text() + "    batch = 15\n")
-    command = [sys.executable, *TORCHRUN, *COMPARE[:3], str(task), "--optimizers", "sgd", "--out", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        *TORCHRUN,
+        *COMPARE[:3],
+        str(task),
+        "--optimizers",
+        "sgd",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert done.returncode != 0

@@ -126,9 +126,9 @@ class _Comparison:
     def complete(self, record: dict[str, Any]) -> Outcome:
         """Both phases; the record is written before, between and after."""
         began, before = time.monotonic(), _seconds_before(self.store.root, record)
-        write(self.store.root / COMPARISON, record)
         trials = {(task, entry.label): self.planned.trials(task, entry) for task, entry in self.pairs}
         searched = [spec for specs in trials.values() for spec in specs]
+        self._write(record, searched)
         self._train("Search", searched)
         choices = {
             (task, entry.label): self._choose(task, entry, trials[task, entry.label]) for task, entry in self.pairs
@@ -142,14 +142,16 @@ class _Comparison:
             spec for task, entry in self.pairs for spec in self.planned.finals(task, entry, choices[task, entry.label])
         ]
         record["chosen"] = self.outcome.chosen
-        record["runs"] = [
-            self.store.run(spec).folder.relative_to(self.store.root).as_posix() for spec in [*searched, *finals]
-        ]
-        write(self.store.root / COMPARISON, record)
+        self._write(record, [*searched, *finals])
         self._train("Final runs", finals)
         record["wall_seconds"] = round(before + time.monotonic() - began, 3)
-        write(self.store.root / COMPARISON, record)
+        self._write(record, [*searched, *finals])
         return self.outcome
+
+    def _write(self, record: dict[str, Any], specs: Sequence[Spec]) -> None:
+        """What is compared, and by which runs: the folder may have others."""
+        runs = [self.store.run(spec).folder.relative_to(self.store.root).as_posix() for spec in specs]
+        write(self.store.root / COMPARISON, {**record, "runs": runs})
 
     def _train(self, title: str, specs: Sequence[Spec]) -> None:
         """Train those that are not there yet."""

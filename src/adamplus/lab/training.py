@@ -48,8 +48,13 @@ def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
 
 def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
     task, _ = tasks.find(spec.task)
-    learner = Learner(task, spec)
-    writes = learner.rank == 0
+    writes = not dist.is_initialized() or dist.get_rank() == 0
+    try:
+        learner = Learner(task, spec)
+    except Exception:
+        if writes:
+            run.begin(_settings(spec, task, None))
+        raise
     history: list[dict[str, float]] = []
     if writes:
         run.begin(_settings(spec, task, learner))
@@ -86,15 +91,15 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
     }
 
 
-def _settings(spec: Spec, task: Task, learner: Learner) -> dict[str, Any]:
-    """What is known before the first step."""
+def _settings(spec: Spec, task: Task, learner: Learner | None) -> dict[str, Any]:
+    """What is known before the first step; without a learner, where there could not be one."""
     told = ("metric", "better", "target", "batch", "epochs")
-    rows = {name: len(x) for name, (x, _) in learner.data.items()}
+    rows = {} if learner is None else {name: len(x) for name, (x, _) in learner.data.items()}
     return {
         "spec": spec.to_json(),
         "task": {"description": tasks.describe(task), **{name: getattr(task, name) for name in told}, "rows": rows},
-        "parameters": sum(p.numel() for p in learner.model.parameters()),
-        **certificate(learner.device),
+        "parameters": None if learner is None else sum(p.numel() for p in learner.model.parameters()),
+        **certificate(torch.device(spec.device)),
     }
 
 

@@ -9,11 +9,11 @@ class Block(nn.Module):
 
     def __init__(self, width: int, out: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(width, out, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out)
-        self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out)
-        self.around = nn.Identity()
+        self.conv1: nn.Module = nn.Conv2d(width, out, 3, stride, 1, bias=False)
+        self.bn1: nn.Module = nn.BatchNorm2d(out)
+        self.conv2: nn.Module = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.bn2: nn.Module = nn.BatchNorm2d(out)
+        self.around: nn.Module = nn.Identity()
         if stride != 1 or width != out:
             self.around = nn.Sequential(nn.Conv2d(width, out, 1, stride, bias=False), nn.BatchNorm2d(out))
 
@@ -33,10 +33,10 @@ class ResNet18(nn.Module):
             for j in range(2):
                 blocks.append(Block(width, out, 2 if i and not j else 1))
                 width = out
-        self.conv = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
-        self.bn = nn.BatchNorm2d(64)
-        self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Linear(512, classes)
+        self.conv: nn.Module = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+        self.bn: nn.Module = nn.BatchNorm2d(64)
+        self.blocks: nn.Module = nn.Sequential(*blocks)
+        self.head: nn.Module = nn.Linear(512, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Of a batch of images."""

@@ -149,6 +149,8 @@ def _count(records: list[Record], comparison: dict[str, Any]) -> list[Record]:
         newest[_contest(record), record.spec["label"]] = record
 
     def counts(record: Record) -> bool:
+        if "runs" in comparison:
+            return record.folder in comparison["runs"]
         spec, contest = record.spec, _contest(record)
         same = all(
             spec.get(key) == newest[contest].spec.get(key) for key in ("task_digest", "epochs", "device", "precision")

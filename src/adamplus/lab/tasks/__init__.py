@@ -11,7 +11,7 @@ from ._task import Split, Task
 
 __all__ = ["TASKS", "Split", "Task", "describe", "find"]
 
-TASKS = {name: f"{__name__}.{name}" for name in ("digits", "pydoc", "tones")}
+TASKS = {name: f"{__name__}._{name}" for name in ("digits", "pydoc", "tones")}
 """Those that come along: name and module."""
 
 
