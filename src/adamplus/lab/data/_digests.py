@@ -4,8 +4,6 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-BLOCK = 1 << 20
-
 
 def digest_of(path: Path, like: str) -> str:
     """A file's digest by the algorithm of another one, both as "md5:…" or "sha256:…"."""

@@ -59,7 +59,7 @@ def read_wav(path: Path) -> Recording:
             announced = file.getnframes()
             content = file.readframes(announced)
     except (wave.Error, EOFError) as error:
-        raise InputError(f"{path}: this is no wav file of plain samples ({error or 'it is cut off'})") from error
+        raise InputError(f"{path}: this is no wav file of plain samples ({str(error) or 'it is cut off'})") from error
     except OSError as error:
         raise InputError(f"{path}: it cannot be read ({error.strerror})") from error
     if form != (1, 16, RATE):
