@@ -85,7 +85,7 @@ def _receive(address: str, part: Path, report: Report | None, patience: Patience
         if idle >= patience.tries:
             kept = f"; {size:,} bytes have come and are kept: the same command goes on from there" if size else ""
             raise InputError(f"{address}: {problem}, in {idle} tries{kept}")
-        time.sleep(patience.wait * 2**idle)
+        time.sleep(patience.wait * 2 ** max(idle - 1, 0))
 
 
 def _receive_once(address: str, part: Path, report: Report | None, timeout: float) -> bool:
