@@ -17,6 +17,8 @@ class Server:
 
     files: dict[str, bytes] = field(default_factory=dict)
     ranges: bool = True
+    shift: int = 0
+    """How much later than asked for a range begins."""
     breaks: list[int] = field(default_factory=list)
     """After how many bytes the next connections break."""
     answers: list[int] = field(default_factory=list)
@@ -34,6 +36,7 @@ class Server:
             request.send_error(self.answers.pop(0) if self.answers else 404)
             return
         start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and self.ranges else 0
+        start += self.shift if start else 0
         if start and start >= len(content):
             request.send_response(416)
             request.send_header("Content-Range", f"bytes */{len(content)}")

@@ -48,6 +48,12 @@ def test_a_server_that_knows_no_ranges_starts_from_the_beginning(server: Server,
     assert server.asked == [None, "bytes=300000-", "bytes=400000-"]
 
 
+def test_a_server_that_sends_another_range_is_asked_for_the_whole(server: Server, tmp_path: Path):
+    server.shift, server.breaks = 7, [300_000]
+    assert fetched(server, tmp_path / "x", digest=None) == CONTENT
+    assert server.asked == [None, "bytes=300000-", None]
+
+
 def test_a_part_of_another_file_is_dropped(server: Server, tmp_path: Path):
     (tmp_path / "x.part").write_bytes(b"?" * 1000)
     assert fetched(server, tmp_path / "x") == CONTENT

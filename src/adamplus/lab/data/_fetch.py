@@ -2,7 +2,6 @@
 
 import http.client
 import os
-import re
 import time
 import urllib.error
 import urllib.request
@@ -95,9 +94,11 @@ def _receive_once(address: str, part: Path, report: Report | None, timeout: floa
     if have:
         headers["Range"] = f"bytes={have}-"
     with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=timeout) as response:
-        start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-        if response.status != http.HTTPStatus.PARTIAL_CONTENT or start is None or int(start[1]) != have:
+        if response.status != http.HTTPStatus.PARTIAL_CONTENT:
             have = 0  # the server sends the whole file, whatever it was asked for
+        elif not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            part.unlink()  # it sends another part than the one that it was asked for: ask for the whole next
+            return False
         length = response.headers.get("Content-Length")
         total = have + int(length) if length is not None else None
         if (total or 0) > LIMIT:
