@@ -39,7 +39,8 @@ class Plane(Task):
     def loss(self, outputs, y):
         return nn.functional.mse_loss(outputs, y)
 
-    def schedule(self, epoch, history):
+    def schedule(self, now):
+        epoch = now.epoch
         HOOK
         return {}
 '''

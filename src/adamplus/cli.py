@@ -10,6 +10,7 @@ try:
     import typer
 
     from .lab import bench, comparison
+    from .lab.data.commands import data_app
 except ModuleNotFoundError as _missing:
     raise SystemExit(
         f"adamplus: the commands need {_missing.name}, which is not installed: pip install 'adamplus[lab]' "
@@ -26,6 +27,7 @@ bench_app: typer.Typer = typer.Typer(
     help="Step time and memory beside other optimizers and a copy's speed.", no_args_is_help=True
 )
 app.add_typer(bench_app, name="bench")
+app.add_typer(data_app, name="data")
 
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; CUDA, where there is one.", show_default=False)]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the numbers there; `bench show` reads them.")]

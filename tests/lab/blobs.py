@@ -1,11 +1,9 @@
 """Two classes of small images: a task of milliseconds, with everything that a task can have."""
 
-from collections.abc import Mapping, Sequence
-
 import torch
 from torch import Tensor, nn
 
-from adamplus.lab.tasks import Split, Task
+from adamplus.lab.tasks import Moment, Split, Task
 
 
 class Blobs(Task):
@@ -37,5 +35,5 @@ class Blobs(Task):
     def augment(self, x: Tensor) -> Tensor:
         return x + 0.01 * torch.randn_like(x)
 
-    def schedule(self, epoch: int, history: Sequence[Mapping[str, float]]) -> dict[str, float]:
-        return {"lr": 1.0 if epoch < 2 else 0.1}
+    def schedule(self, now: Moment) -> dict[str, float]:
+        return {"lr": 1.0 if now.epoch < 2 else 0.1, "beta": 1.0}

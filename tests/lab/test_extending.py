@@ -1,11 +1,13 @@
 """What docs/extending.md says is so: its files work as they are, and its messages are those that one gets."""
 
+import csv
 import re
 from pathlib import Path
 
 import pytest
-import torch
+from typer.testing import CliRunner
 
+from adamplus.cli import app
 from adamplus.lab import optimizers, tasks
 from adamplus.lab._errors import InputError
 
@@ -31,24 +33,15 @@ def test_the_page_has_one_file_for_each_and_the_task_is_short():
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_documents_task_is_learnt_by_the_documents_optimizer():
-    # test_the_documents_code_runs_in_a_comparison, with `train` itself in place of this loop, belongs below
-    task, _ = tasks.find("my_task.py")
-    contender, _ = optimizers.find("my_optimizer.py")
-    data = task.data()
-    assert [len(x) for x, _ in data.values()] == [1000, 300, 300]
-    x, y = data["train"]
-    model = task.model()
-    optimizer = contender.build(model.parameters(), **{**contender.settings, "lr": 0.01})
-    for _ in range(2):
-        for rows in torch.randperm(len(x)).split(task.batch):
-            optimizer.zero_grad()
-            task.loss(model(x[rows]), y[rows]).backward()
-            optimizer.step()
-    x, y = data["test"]
-    accuracy = float(task.metrics(model(x), y)["accuracy"])
-    assert 0.8 < accuracy < 1  # two epochs of twenty; half is chance
-    assert tasks.describe(task).startswith("Two half circles")
+def test_the_documents_code_runs_in_a_comparison():
+    (line,) = re.findall(r"^    adamplus (compare my_task\.py --optimizers .*)$", PAGE, flags=re.MULTILINE)
+    done = CliRunner().invoke(app, [*line.split(), "--seeds", "1", "--epochs", "5", "--workers", "1"])
+    assert done.exit_code == 0, done.output
+    with Path("runs", "table.csv").open() as file:
+        accuracy = {row["optimizer"]: float(row["mean"]) for row in csv.DictReader(file)}
+    assert accuracy.keys() == {"adam-plus", "adam", "my_optimizer.py"}
+    assert accuracy["my_optimizer.py"] > 0.8  # by chance, 0.5; untuned, and a quarter of the epochs
+    assert Path("runs", "report.html").exists()
 
 
 @pytest.mark.usefixtures("folder")

@@ -20,7 +20,7 @@ from ._errors import InputError
 from ._evaluation import Evaluation, has_two_points
 from ._meter import Meter, sums
 from ._spec import Spec
-from .tasks import Split, Task
+from .tasks import Moment, Split, Task
 
 
 class Learner:
@@ -141,7 +141,7 @@ class Learner:
     def epoch(self, number: int, history: list[dict[str, float]]) -> dict[str, float]:
         """Train for one epoch (0, 1, …), and evaluate: a line of metrics."""
         torch.manual_seed(_mixed(self.spec.seed, number))  # so that an epoch is the same after a resumption
-        factors = self.task.schedule(number, history)
+        factors = self.task.schedule(Moment(number, self.spec.epochs, self.spec.optimizer, history))
         self._set(factors)
         if not self.task.ordered:
             self.order.copy_(torch.randperm(len(self.order)))
@@ -164,6 +164,8 @@ class Learner:
         """Settings of this epoch: those of the start, times factors."""
         for group, start in zip(self.optimizer.param_groups, self.start, strict=True):
             for name, factor in factors.items():
+                if name not in start:  # a task may change β, which few optimizers have
+                    continue
                 value = float(start[name]) * factor
                 if isinstance(group[name], Tensor):
                     group[name].fill_(value)

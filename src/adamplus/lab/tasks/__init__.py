@@ -7,9 +7,9 @@ from types import ModuleType
 
 from .._errors import InputError, nearest
 from .._files import digest, load_file
-from ._task import Split, Task
+from ._task import Moment, Split, Task
 
-__all__ = ["TASKS", "Split", "Task", "describe", "find"]
+__all__ = ["TASKS", "Moment", "Split", "Task", "describe", "find"]
 
 TASKS = {name: f"{__name__}._{name}" for name in ("digits", "pydoc", "tones")}
 """Those that come along: name and module."""

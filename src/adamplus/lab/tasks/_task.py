@@ -2,12 +2,25 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
 Split = tuple[Tensor, Tensor]
 """Inputs and targets; row i of one belongs to row i of the other."""
+
+
+class Moment(NamedTuple):
+    """Where a run stands before an epoch, and who runs."""
+
+    epoch: int
+    """0, 1, …"""
+    epochs: int
+    """Of the whole run."""
+    optimizer: str
+    """Its registered name, or the path of its file."""
+    history: Sequence[Mapping[str, float]]
+    """The metrics of the epochs before."""
 
 
 class Task(ABC):
@@ -55,8 +68,8 @@ class Task(ABC):
         """Training inputs, altered at random; on the accelerator."""
         return x
 
-    def schedule(self, epoch: int, history: Sequence[Mapping[str, float]]) -> dict[str, float]:
-        """By which factors an epoch (0, 1, …) changes settings, as {"lr": 0.1}; `history` has the epochs before it."""
+    def schedule(self, now: Moment) -> dict[str, float]:
+        """By which factors of their first values settings are changed for the coming epoch, as {"lr": 0.1}."""
         return {}
 
     def begin(self, model: nn.Module) -> None:  # noqa: B027 - most need nothing
