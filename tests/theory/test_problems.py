@@ -51,7 +51,7 @@ def test_no_pair_of_points_exceeds_the_constants(name: str):
     distance = (a - b).norm(dim=1)
     assert float(((problem.gradient(a) - problem.gradient(b)).norm(dim=1) / distance).max()) <= problem.L
     turned = torch.linalg.matrix_norm(hessians(problem, a) - hessians(problem, b), 2)
-    assert float((turned / distance).max()) <= problem.L_H * (1 + 1e-6)  # the grid's
+    assert float((turned / distance).max()) <= problem.L_H
     assert float(problem.gradient(100 * a).norm(dim=1).max()) <= problem.G
     assert float(problem.gradient(a).norm(dim=1).max()) <= problem.G
 
@@ -60,11 +60,11 @@ def test_constants_of_the_double_well_are_attained():
     problem = DoubleWell(1, 1.0)
     x = torch.linspace(-5, 5, 20_001, dtype=torch.float64)[:, None]
     slope, bend = problem.gradient(x), hessians(problem, x).flatten()
-    assert float(bend.abs().max()) == pytest.approx(problem.L, rel=1e-6)
+    assert float(bend.abs().max()) == pytest.approx(problem.L, rel=2e-6)
     third = (bend[1:] - bend[:-1]).abs().max() / (x[1] - x[0])
     assert float(third) == pytest.approx(problem.L_H, rel=1e-4)  # differences over 5e-4
     assert float(slope.abs().max()) <= problem.G
-    assert float(problem.value(x).min()) == pytest.approx(problem.minimum, abs=1e-6)
+    assert float(problem.value(x).min()) == pytest.approx(problem.minimum, rel=2e-6)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

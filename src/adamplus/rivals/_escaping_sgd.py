@@ -76,7 +76,8 @@ class EscapingSGD(Rival):
         moving = self._moving()
         if not moving:
             return
-        finished, k = self.finished, torch.as_tensor(self._common("ball_step"))
+        device = moving[0][1].device
+        finished, k = self.finished.to(device), torch.as_tensor(self._common("ball_step"), device=device)
         for group, p in moving:
             state = self.state[p]
             if not state:

@@ -21,8 +21,8 @@ class DoubleWell(Problem):
     ℓ² = L² + κ²σ²/d. With κ = 0 (noise that no point changes) the difference of two gradients of a sample is exact,
     and methods that live by it are flattered.
 
-    L, L_H and G/√d are the largest |h''|, |h'''| and |h'|, found on a grid so fine that they are right to six digits;
-    they do not depend on d.
+    L, L_H and G/√d are the largest |h''|, |h'''| and |h'|, found on a fine grid and enlarged by a millionth, which is
+    more than the grid can miss; they do not depend on d.
 
     Args:
         dim: d.
@@ -60,11 +60,10 @@ class DoubleWell(Problem):
         self.depth, self.wave, self.sigma = depth, wave, sigma
         x = torch.linspace(0, 8, 80_001, dtype=torch.float64)  # beyond, √(1+x²) is alone, and its derivatives fall
         slope, bend, third = self._derivatives(x)
-        self.L = float(bend.abs().max())
-        self.L_H = float(third.abs().max())
-        self.G = dim**0.5 * max(1.0, float(slope.abs().max()))
+        self.L, self.L_H, steepest = (float(values.abs().max()) * (1 + 1e-6) for values in (bend, third, slope))
+        self.G = dim**0.5 * max(1.0, steepest)  # 1 is the slope far out
         self.smoothness = (self.L**2 + (wave * sigma) ** 2 / dim) ** 0.5
-        self.minimum = dim * float(((1 + x**2).sqrt() + depth * (-(x**2) / 2).exp()).min())
+        self.minimum = dim * float(((1 + x**2).sqrt() + depth * (-(x**2) / 2).exp()).min()) * (1 - 1e-6)
 
     def _derivatives(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """h', h'' and h'''."""
