@@ -67,6 +67,17 @@ def test_constants_of_the_double_well_are_attained():
     assert float(problem.value(x).min()) == pytest.approx(problem.minimum, rel=2e-6)
 
 
+@pytest.mark.parametrize(("row", "penalty"), [(2.0, 0.0), (0.0, 0.3)])
+def test_constants_of_the_logistic_regression_are_attained_by_each_of_its_parts(row: float, penalty: float):
+    problem = Logistic(torch.tensor([[row]]), torch.ones(1), penalty=penalty)
+    x = torch.linspace(-5, 5, 20_001, dtype=torch.float64)[:, None]
+    slope, bend = problem.gradient(x), hessians(problem, x).flatten()
+    third = (bend[1:] - bend[:-1]).abs().max() / (x[1] - x[0])
+    assert float(slope.abs().max()) == pytest.approx(problem.G, rel=1e-4)
+    assert float(bend.abs().max()) == pytest.approx(problem.L, rel=1e-4)
+    assert float(third) == pytest.approx(problem.L_H, rel=1e-4)
+
+
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_no_value_is_below_the_minimum(name: str):
     problem = PROBLEMS[name]()

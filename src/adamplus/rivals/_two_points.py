@@ -23,9 +23,10 @@ class TwoPoints(Rival):
         """Take one step.
 
         Args:
-            closure: computes the loss of one sample (the same whenever this step calls it) at what the parameters
-                hold, calls backward and returns the loss. Gradients are set to None before each call. When
-                `large_batch_next`, the sample is a large one, and the closure is called once.
+            closure: computes the loss of one sample at what the parameters hold, calls backward and returns the loss;
+                it is called twice, at two points, and the sample (dropout included) must be the same in both.
+                Gradients are set to None before each call. When `large_batch_next`, the sample is a large one, and
+                the closure is called once.
 
         Returns:
             The loss at the point that the step starts from, whose gradients the parameters keep.
