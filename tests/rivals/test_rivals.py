@@ -161,6 +161,23 @@ def test_the_closure_is_called_at_two_points_but_once_where_the_method_restarts(
 
 
 @pytest.mark.parametrize("name", TWO_POINTS)
+def test_a_parameter_that_has_a_gradient_at_the_second_point_alone_is_not_touched(name: str):
+    w, idle = start(1), nn.Parameter(torch.ones(3))
+    optimizer = MAKE[name]([w, idle])
+    calls: list[int] = []
+
+    def closure() -> Tensor:
+        calls.append(1)
+        value = w.square().sum() + (idle.sum() if len(calls) == 3 else 0)
+        value.backward()
+        return value
+
+    for _ in range(3):
+        optimizer.step(closure)
+    assert torch.equal(idle, torch.ones(3))
+
+
+@pytest.mark.parametrize("name", TWO_POINTS)
 def test_a_closure_that_fails_at_the_second_point_leaves_the_parameters_where_they_were(name: str):
     w = start(1)
     optimizer = MAKE[name]([w])

@@ -39,6 +39,7 @@ class TwoPoints(Rival):
         loss, here = self._evaluate(closure)
         points = {} if self.large_batch_next else self._other_points(list(here))
         there = self._evaluate_at(points, closure) if points else {}
+        self.zero_grad(set_to_none=True)  # or a parameter that has a gradient there alone would move
         for p, g in here.items():
             p.grad = g
         self._estimate(here, there)
