@@ -1,0 +1,223 @@
+"""Theorem 3 and the appendix's variant of Adam⁺: faster rates with large batches, for a given accuracy.
+
+Both proofs have the same form, and the same slips:
+
+- The step marked (c) needs η/2 − η²L ≥ γ/L, where η = αγ and α ≤ 1/L: that never holds, for η/2 ≤ γ/(2L). What it
+  leads to, 12LΔ, does not depend on α, so that steps of almost no length would make the gradient small.
+  With −⟨∇F, z⟩ = ½‖z − ∇F‖² − ½‖∇F‖² − ½‖z‖² in its place, η ≤ 1/(2L) gives γ‖z‖² ≤ (4/α)(F(w_t) − F(w_{t+1})) +
+  ‖z − ∇F‖², and everything else goes through with 24Δ/α where 12LΔ stood.
+- Summing (β/2) E δ_t² ≤ …, a factor 2 is lost on the right. The repaired step above has room for it.
+- E δ₁² is taken for σ²/T₀, but is 2σ²/T₀ by δ's definition: 14 becomes 28.
+
+So the proved bounds are those printed with 24Δ/α for 12LΔ and 28 for the 14 of the initial batch.
+"""
+# ruff: noqa: N803 (the paper's letters)
+
+import math
+
+from ._lemma import C
+from ._settings import Settings, at_most, least, require_numbers, require_positive, root, told
+
+A = 4 / 3
+"""a, of both."""
+
+
+def theorem3(
+    epsilon: float,
+    L: float,
+    L_H: float,
+    Delta: float,
+    sigma: float,
+    *,
+    beta_constant: float | None = None,
+    T_constant: float | None = None,
+    lr: float | None = None,
+    repaired: bool = False,
+    check: bool = False,
+) -> Settings:
+    r"""Theorem 3: Nadam⁺ (p = 2/3, a = 4/3) finds E‖∇F(w_τ)‖ ≤ ε in O(ε^−3.5) gradient evaluations.
+
+    .. math::
+        \frac1T\sum_t E\|\nabla F(w_t)\|^{4/3} \le \frac{12L\Delta}{\beta^{4/3}T}
+        + \frac{14\sigma^2}{\beta^{7/3}T_0T} + \frac{28\sigma^2}{\beta^{1/3}m} + 4\beta^{8/3}
+
+    with C L_H² α⁴ ≤ 1/14, α ≤ 1/L, ε₀ = 2β^(4/3), β = O(ε^(1/2)), T = O(ε^−2), T₀ = 1/β, m = 1/β³; τ is drawn
+    uniformly from the run. The constants of the two O(·) are parameters; by themselves they are the largest β
+    and then the least T with which each of the four terms is at most a quarter of ε^(4/3).
+
+    Slips of the paper:
+        - 12LΔ and 14 are not what the proof gives: `repaired` has 24Δ/α and 28, see the module's first lines for why.
+        - G, assumed as for Theorem 1, is not used.
+
+    Args:
+        epsilon: ε.
+        L: Lipschitz constant of ∇F.
+        L_H: Lipschitz constant of the Hessian.
+        Delta: F(w₀) − inf F, or more.
+        sigma: E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
+        beta_constant: β = beta_constant · ε^(1/2), at most 1.
+        T_constant: T = T_constant · ε^−2.
+        lr: α, if not the largest that the theorem allows.
+        repaired: the constants that the proof gives once its slips are repaired.
+        check: raise a ValueError if a condition is violated, instead of a `ConditionWarning`.
+
+    Example:
+        >>> settings = adamplus.theory.theorem3(0.01, L=1, L_H=1, Delta=1, sigma=1)
+        >>> round(settings.beta, 3), settings.T, settings.batch
+        (0.017, 5893887, 202009)
+        >>> settings.gradient_norm() <= 0.01
+        True
+    """
+    require_numbers(L=L, L_H=L_H, Delta=Delta, sigma=sigma)
+    require_positive(epsilon=epsilon, lr=lr, beta_constant=beta_constant, T_constant=T_constant)
+    limits = {"1/L": root(1, L, 1), "(1/(14 C L_H²))^(1/4)": root(1, 14 * C * L_H**2, 4)}
+    if beta_constant is None:
+        beta_constant = min(root(1, 16, 8 / 3), root(1, 112 * sigma**2, 8 / 3))
+    beta = min(1.0, beta_constant * epsilon**0.5)
+    return _fast(
+        name="Theorem 3",
+        power=4 / 3,
+        norm_power=2 / 3,
+        epsilon=epsilon,
+        beta=beta,
+        initial_batch=_samples(1 / beta),
+        batch=_samples(1 / beta**3),
+        last=4 * beta ** (2 * A),
+        limits=limits,
+        constants=(L, Delta, sigma),
+        T_constant=T_constant,
+        lr=lr,
+        repaired=repaired,
+        check=check,
+    )
+
+
+def fast_rate(
+    epsilon: float,
+    L: float,
+    L_H: float,
+    G: float,
+    Delta: float,
+    sigma: float,
+    *,
+    beta_constant: float | None = None,
+    T_constant: float | None = None,
+    batch_constant: float | None = None,
+    lr: float | None = None,
+    repaired: bool = False,
+    check: bool = False,
+) -> Settings:
+    r"""The appendix's variant: Adam⁺ with p = 1/2 and a = 4/3 finds E‖∇F(w_τ)‖ ≤ ε in O(ε^−3.625) evaluations.
+
+    .. math::
+        \frac1T\sum_t E\|\nabla F(w_t)\|^{3/2} \le \frac{12L\Delta}{\beta^{4/3}T}
+        + \frac{14\sigma^2}{\beta^{7/3}T_0T} + \frac{28\sigma^2}{\beta^{1/3}m} + 4\beta^4
+
+    with β = ε^(3/8), T = O(ε^−2), T₀ = ε^(−3/8), m = ε^−1.625, and, from its proof, C L_H² α⁴ ≤ 1/(14 G^(1/2)),
+    α ≤ 1/L, ε₀ = 2β^(4/3).
+
+    Slips of the paper:
+        - 12LΔ and 14 are not what the proof gives: `repaired` has 24Δ/α and 28, see the module's first lines for why.
+        - β and m need constants, for with those printed the last term alone is 4 ε^(3/2). By themselves they are the
+          largest β, and the least T and m, with which each term is at most a quarter of ε^(3/2); 1 is as printed.
+        - The proof has ‖z‖^(4/3) once for ‖z‖^(3/2), and once lacks G^(1/2).
+
+    Args:
+        epsilon: ε.
+        L: Lipschitz constant of ∇F.
+        L_H: Lipschitz constant of the Hessian.
+        G: the largest norm that the gradient of a sample can have; it is asked for of every sample, not of ∇F alone.
+        Delta: F(w₀) − inf F, or more.
+        sigma: E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
+        beta_constant: β = beta_constant · ε^(3/8), at most 1.
+        T_constant: T = T_constant · ε^−2.
+        batch_constant: m = batch_constant · ε^−1.625.
+        lr: α, if not the largest that the theorem allows.
+        repaired: the constants that the proof gives once its slips are repaired.
+        check: raise a ValueError if a condition is violated, instead of a `ConditionWarning`.
+
+    Example:
+        >>> settings = adamplus.theory.fast_rate(0.01, L=1, L_H=1, G=1, Delta=1, sigma=1)
+        >>> settings.norm_power, round(settings.beta_power, 3), round(settings.beta, 4)
+        (0.5, 1.333, 0.0889)
+        >>> settings.gradient_norm() <= 0.01
+        True
+    """
+    require_numbers(L=L, L_H=L_H, G=G, Delta=Delta, sigma=sigma)
+    require_positive(epsilon=epsilon, lr=lr, beta_constant=beta_constant, T_constant=T_constant)
+    require_positive(batch_constant=batch_constant)
+    limits = {"1/L": root(1, L, 1), "(1/(14 C L_H² G^(1/2)))^(1/4)": root(1, 14 * C * L_H**2 * G**0.5, 4)}
+    beta = min(1.0, (0.5 if beta_constant is None else beta_constant) * epsilon**0.375)
+    if batch_constant is None:
+        samples = 112 * sigma**2 / (beta ** (1 / 3) * epsilon**1.5)
+    else:
+        samples = batch_constant / epsilon**1.625
+    return _fast(
+        name="The theorem of the appendix",
+        power=1.5,
+        norm_power=0.5,
+        epsilon=epsilon,
+        beta=beta,
+        initial_batch=_samples(epsilon**-0.375),
+        batch=_samples(samples),
+        last=4 * beta ** (3 * A),
+        limits=limits,
+        constants=(L, Delta, sigma),
+        T_constant=T_constant,
+        lr=lr,
+        repaired=repaired,
+        check=check,
+    )
+
+
+def _fast(
+    *,
+    name: str,
+    power: float,
+    norm_power: float,
+    epsilon: float,
+    beta: float,
+    initial_batch: int,
+    batch: int,
+    last: float,
+    limits: dict[str, float],
+    constants: tuple[float, float, float],
+    T_constant: float | None,
+    lr: float | None,
+    repaired: bool,
+    check: bool,
+) -> Settings:
+    """What the two share: the bound, the number of steps, and the conditions."""
+    L, Delta, sigma = constants
+    alpha = least(limits.values()) if lr is None else lr
+    progress = 24 * Delta / alpha if repaired else 12 * L * Delta
+    start = (28 if repaired else 14) * sigma**2 / (beta * initial_batch)
+    floor = 28 * sigma**2 / (beta ** (1 / 3) * batch) + last
+
+    def formula(T: int, norm_sum: float | None) -> float:
+        return (progress + start) / (beta**A * T) + floor
+
+    needed = 4 * max(progress, start) / (beta**A * epsilon**power)
+    T = max(1, math.ceil(needed if T_constant is None else T_constant / epsilon**2))
+    conditions = [at_most("α", alpha, limit, value) for limit, value in limits.items()]
+    conditions.append(at_most("the bound", formula(T, None), f"ε^{power:.4g}", epsilon**power))
+    settings = Settings(
+        theorem=name,
+        lr=alpha,
+        beta=beta,
+        beta_power=A,
+        norm_power=norm_power,
+        eps=2 * beta**A,
+        T=T,
+        initial_batch=initial_batch,
+        batch=batch,
+        power=power,
+        conditions=tuple(conditions),
+        formula=formula,
+    )
+    return told(settings, check)
+
+
+def _samples(number: float) -> int:
+    """A whole number of samples: what was asked for, rounded up but for rounding."""
+    return max(1, math.ceil(number * (1 - 1e-12)))

@@ -1,0 +1,8 @@
+"""Noisy nonconvex problems whose constants are known, many runs at a time."""
+
+from ._double_well import DoubleWell
+from ._logistic import Logistic
+from ._network import Network
+from ._problem import Problem
+
+__all__ = ["DoubleWell", "Logistic", "Network", "Problem"]

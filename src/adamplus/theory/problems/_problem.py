@@ -1,0 +1,114 @@
+"""What a problem is: values, gradients, samples of both, and the constants that the theorems ask for."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Problem:
+    """A function F to minimise, with noise, for many runs at once.
+
+    Points are rows: w is of shape (runs, dim), and whatever is told of it has a leading dimension of runs. Every run
+    has its own noise. A sample is drawn once and can be evaluated anywhere, as methods that compare two points need.
+
+    Attributes:
+        dim: how many numbers a point is.
+        L: Lipschitz constant of ∇F.
+        L_H: Lipschitz constant of the Hessian.
+        G: the largest ‖∇F‖.
+        sigma: E‖g − ∇F‖² ≤ σ² for the gradient g of one sample, at every point.
+        smoothness: ℓ with E‖g(x) − g(y)‖² ≤ ℓ²‖x − y‖² for the gradients of one sample at any two points; what the
+            paper's Table 1 calls individual smoothness, in the mean that SPIDER's and STORM's kin need.
+        minimum: inf F, or a number below it.
+        exact: whether the constants are proved; otherwise they are estimates.
+
+    Example:
+        >>> problem = adamplus.theory.problems.DoubleWell(dim=3, sigma=0.5)
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> w = problem.start(runs=8, generator=generator)
+        >>> gradient, sample = problem.sample(w, batch=4, generator=generator)
+        >>> torch.equal(gradient, problem.gradient(w, sample))         # the same sample, again
+        True
+        >>> problem.value(w).shape, problem.gradient(w).shape
+        (torch.Size([8]), torch.Size([8, 3]))
+    """
+
+    dim: int
+    L: float
+    L_H: float
+    G: float
+    sigma: float
+    smoothness: float
+    minimum: float
+    exact: bool = True
+
+    def __init__(self, dim: int, dtype: torch.dtype, device: torch.device | str | None) -> None:
+        self.dim = dim
+        self.dtype = dtype
+        self.device = torch.device(device or "cpu")
+
+    def start(self, runs: int, generator: torch.Generator | None = None) -> Tensor:
+        """Where the runs begin."""
+        raise NotImplementedError
+
+    def draw(self, runs: int, batch: int, generator: torch.Generator | None = None) -> Any:
+        """One sample of `batch` draws for every run, to evaluate at any point."""
+        raise NotImplementedError
+
+    def value(self, w: Tensor, sample: Any = None) -> Tensor:
+        """F at every row of w, or the sample's estimate of it."""
+        raise NotImplementedError
+
+    def gradient(self, w: Tensor, sample: Any = None) -> Tensor:
+        """∇F at every row of w, or the sample's estimate of it."""
+        with torch.enable_grad():
+            w = w.detach().requires_grad_()
+            return torch.autograd.grad(self.value(w, sample).sum(), w)[0]
+
+    def sample(self, w: Tensor, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Any]:
+        """A stochastic gradient at w, and the sample that it is of."""
+        sample = self.draw(len(w), batch, generator)
+        return self.gradient(w, sample), sample
+
+    def gap(self, w: Tensor) -> float:
+        """Δ: the most that F at a row of w is above `minimum`."""
+        return float(self.value(w).max()) - self.minimum
+
+    def _normal(self, *shape: int, generator: torch.Generator | None) -> Tensor:
+        """Standard normal numbers, made where the generator is, so that a seed gives the same ones on any device."""
+        made = generator.device if generator is not None else self.device
+        return torch.randn(shape, generator=generator, dtype=self.dtype, device=made).to(self.device)
+
+
+class FiniteSum(Problem):
+    """F is the mean of one function per row of data; a sample is rows drawn with replacement, as their weights."""
+
+    def __init__(self, inputs: Tensor, targets: Tensor, dim: int, dtype: torch.dtype, device: Any) -> None:
+        super().__init__(dim, dtype, device)
+        self.inputs = inputs.to(self.device, dtype)
+        self.targets = targets.to(self.device, dtype)
+
+    def losses(self, w: Tensor) -> Tensor:
+        """The loss of every row of data at every row of w: (runs, rows)."""
+        raise NotImplementedError
+
+    def draw(self, runs: int, batch: int, generator: torch.Generator | None = None) -> Tensor:
+        """How often each row was drawn, over the batch: (runs, rows)."""
+        rows = len(self.inputs)
+        made = generator.device if generator is not None else self.device
+        drawn = torch.randint(rows, (runs, batch), generator=generator, device=made).to(self.device)
+        counts = torch.zeros(runs, rows, dtype=self.dtype, device=self.device)
+        return counts.scatter_add_(1, drawn, counts.new_ones(1, 1).expand(runs, batch)).div_(batch)
+
+    def value(self, w: Tensor, sample: Tensor | None = None) -> Tensor:
+        """F at every row of w, or the sample's estimate of it."""
+        losses = self.losses(w)
+        return losses.mean(1) if sample is None else (losses * sample).sum(1)
+
+    def variance(self, w: Tensor) -> Tensor:
+        """E‖g − ∇F‖² for the gradient g of one row, exactly, at every row of w."""
+        rows = len(self.inputs)
+        one_each = torch.eye(rows, dtype=self.dtype, device=self.device)
+        each = [self.gradient(point.expand(rows, -1), one_each) for point in w]
+        return torch.stack([(g - g.mean(0)).square().sum(1).mean() for g in each])

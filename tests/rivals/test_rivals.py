@@ -1,0 +1,336 @@
+"""What holds for every rival: checkpoints, rows as runs, closures, groups, errors, and that it gets somewhere."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from cases import through_a_file
+from torch import Tensor, nn
+
+from adamplus import rivals
+from adamplus.rivals._two_points import TwoPoints
+from adamplus.theory.problems import DoubleWell
+
+MAKE: dict[str, Callable[..., Any]] = {
+    "SPIDER": lambda params, **other: rivals.SPIDER(params, 0.3, 0.1, period=4, **other),
+    "STORM": lambda params, **other: rivals.STORM(params, 0.5, c=4.0, **other),
+    "Prox-SARAH": lambda params, **other: rivals.ProxSARAH(params, 0.2, inner=4, **other),
+    "SNVRG": lambda params, **other: rivals.SNVRG(params, 0.2, loops=(2, 3), **other),
+    "AMSGrad": lambda params, **other: rivals.GeneralizedAdam(params, 0.3, (0.9, 0.9), **other),
+    "AdaFom": lambda params, **other: rivals.GeneralizedAdam(params, 0.3, second_moment="adafom", **other),
+    "PAdam": lambda params, **other: rivals.PAdam(params, 0.1, (0.9, 0.9), **other),
+    "stagewise AdaGrad": lambda params, **other: rivals.StagewiseAdaGrad(
+        params, 3.0, gamma=5.0, stage_steps=3, **other
+    ),
+    "stages by the rule": lambda params, **other: rivals.StagewiseAdaGrad(params, 30.0, gamma=0.5, bound=20.0, **other),
+    "SGD": lambda params, **other: rivals.EscapingSGD(params, 0.2, radius=0.8, ball_steps=12, **other),
+}
+TWO_POINTS = ["SPIDER", "STORM", "Prox-SARAH", "SNVRG"]
+SCOPED = ["SPIDER", "STORM", "stagewise AdaGrad", "stages by the rule", "SGD"]
+PROBLEM = DoubleWell(3, sigma=0.3)
+
+
+def wrong(settings: dict[str, Any]) -> Any:
+    """What types forbid, too."""
+    return settings
+
+
+def walk(optimizer: Any, w: Tensor, steps: range, problem: DoubleWell = PROBLEM) -> None:
+    """Step number i sees the same sample whenever it is taken."""
+    for i in steps:
+        batch = 16 if getattr(optimizer, "large_batch_next", False) else 2
+        sample = problem.draw(len(w), batch, torch.Generator().manual_seed(i))
+
+        def closure(sample: Any = sample) -> Tensor:
+            value = problem.value(w, sample).sum()
+            value.backward()
+            return value
+
+        if isinstance(optimizer, TwoPoints):
+            optimizer.step(closure)
+        else:
+            optimizer.zero_grad()
+            closure()
+            optimizer.step()
+
+
+def start(runs: int, dtype: torch.dtype = torch.float64) -> nn.Parameter:
+    return nn.Parameter(PROBLEM.start(runs, torch.Generator().manual_seed(0)).to(dtype))
+
+
+@pytest.mark.parametrize("name", MAKE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(name: str, dtype: torch.dtype):
+    problem = DoubleWell(3, sigma=0.3, dtype=torch.float32 if dtype == torch.bfloat16 else dtype)
+    for scope in [{}, {"norm_scope": "row"}] if name in SCOPED else [{}]:
+        for stop in (5, 20):  # before and after the first stages end
+            w = start(3, dtype)
+            optimizer = MAKE[name]([w], **scope)
+            walk(optimizer, w, range(stop), problem)
+            saved = through_a_file({"w": w.detach(), "optimizer": optimizer.state_dict()})
+            walk(optimizer, w, range(stop, 32), problem)
+
+            other = nn.Parameter(saved["w"])
+            resumed = MAKE[name]([other], **scope)
+            resumed.load_state_dict(saved["optimizer"])
+            walk(resumed, other, range(stop, 32), problem)
+            assert torch.equal(w, other)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_copies_and_pickles_walk_on_alike(name: str):
+    w = start(1)
+    optimizer = MAKE[name]([w])
+    walk(optimizer, w, range(5))
+    for again, other in (copy.deepcopy((optimizer, w)), pickle.loads(pickle.dumps((optimizer, w)))):
+        walk(again, again.param_groups[0]["params"][0], range(5, 9))
+        assert again.steps == 9
+        assert other is again.param_groups[0]["params"][0]
+    walk(optimizer, w, range(5, 9))
+    assert torch.equal(w, other)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_rows_are_runs_that_do_not_know_of_each_other(name: str):
+    scope = {"norm_scope": "row"} if name in SCOPED else {}
+    w = start(4)
+    alone = [nn.Parameter(row.detach().clone()[None]) for row in w]
+    together = MAKE[name]([w], **scope)
+    apart = [MAKE[name]([p]) for p in alone]
+    for i in range(32):
+        noise = PROBLEM.draw(4, 2, torch.Generator().manual_seed(i))
+
+        def closure(noise: tuple[Tensor, Tensor] = noise) -> None:
+            w.grad = PROBLEM.gradient(w.detach(), noise)
+
+        closure()
+        together.step(closure)
+        for row, (p, optimizer) in enumerate(zip(alone, apart, strict=True)):
+            mine = tuple(part[row : row + 1] for part in noise)
+
+            def one(p: nn.Parameter = p, mine: Any = mine) -> None:
+                p.grad = PROBLEM.gradient(p.detach(), mine)
+
+            one()
+            optimizer.step(one)
+    torch.testing.assert_close(w.detach(), torch.cat([p.detach() for p in alone]))
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_the_gradient_becomes_small(name: str):
+    problem = DoubleWell(3, sigma=0.1)
+    w = nn.Parameter(problem.start(16, torch.Generator().manual_seed(1)))
+    optimizer = MAKE[name]([w], **({"norm_scope": "row"} if name in SCOPED else {}))
+    walk(optimizer, w, range(150), problem)
+    assert float(problem.gradient(w.detach()).norm(dim=1).mean()) < 0.25  # from 1.2
+
+
+@pytest.mark.parametrize("name", TWO_POINTS)
+def test_a_missing_closure_is_told_with_what_it_must_do(name: str):
+    w = start(1)
+    w.grad = torch.ones_like(w)
+    with pytest.raises(RuntimeError, match="the gradient of one sample at two points: pass step\\(\\) a closure"):
+        MAKE[name]([w]).step()
+
+
+@pytest.mark.parametrize("name", TWO_POINTS)
+def test_the_closure_is_called_at_two_points_but_once_where_the_method_restarts(name: str):
+    w = start(1)
+    optimizer = MAKE[name]([w])
+    visited: list[Tensor] = []
+
+    def closure() -> Tensor:
+        visited.append(w.detach().clone())
+        value = w.square().sum()
+        value.backward()
+        return value
+
+    for step in range(13):
+        before, restarts = w.detach().clone(), optimizer.large_batch_next or step == 0
+        visited.clear()
+        value = optimizer.step(closure)
+        assert len(visited) == (1 if restarts else 2)
+        assert torch.equal(visited[0], before)
+        assert value.item() == before.square().sum().item()
+        assert w.grad is not None
+        assert torch.equal(w.grad, 2 * before)
+        assert restarts or not torch.equal(visited[1], before)
+
+
+@pytest.mark.parametrize("name", TWO_POINTS)
+def test_a_parameter_that_has_a_gradient_at_the_second_point_alone_is_not_touched(name: str):
+    w, idle = start(1), nn.Parameter(torch.ones(3))
+    optimizer = MAKE[name]([w, idle])
+    calls: list[int] = []
+
+    def closure() -> Tensor:
+        calls.append(1)
+        value = w.square().sum() + (idle.sum() if len(calls) == 3 else 0)
+        value.backward()
+        return value
+
+    for _ in range(3):
+        optimizer.step(closure)
+    assert torch.equal(idle, torch.ones(3))
+
+
+@pytest.mark.parametrize("name", TWO_POINTS)
+def test_a_closure_that_fails_at_the_second_point_leaves_the_parameters_where_they_were(name: str):
+    w = start(1)
+    optimizer = MAKE[name]([w])
+    calls: list[int] = []
+
+    def closure() -> Tensor:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyError("data")
+        value = w.square().sum()
+        value.backward()
+        return value
+
+    optimizer.step(closure)
+    before = w.detach().clone()
+    with pytest.raises(KeyError):
+        optimizer.step(closure)
+    assert torch.equal(w, before)
+    assert optimizer.steps == 1
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_parameter_without_a_gradient_is_not_touched(name: str):
+    w, idle = start(2), nn.Parameter(torch.ones(3))
+    optimizer = MAKE[name]([w, idle])
+    walk(optimizer, w, range(7))
+    assert torch.equal(idle, torch.ones(3))
+    assert not optimizer.state[idle]
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_step_without_any_gradient_changes_nothing(name: str):
+    w = start(1)
+    before = w.detach().clone()
+    MAKE[name]([w]).step(lambda: 0.0)
+    assert torch.equal(w, before)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_group_may_join_later_and_is_then_stepped_too(name: str):
+    w, late = start(2), nn.Parameter(torch.full((2, 3), 2.0, dtype=torch.float64))
+    optimizer = MAKE[name]([w])
+    walk(optimizer, w, range(5))
+    optimizer.add_param_group({"params": [late]})
+    assert {key: value for key, value in optimizer.param_groups[1].items() if key != "params"} == {
+        key: value for key, value in optimizer.param_groups[0].items() if key != "params"
+    }
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        value = w.square().sum() + late.square().sum()
+        value.backward()
+        return value
+
+    for _ in range(3):
+        optimizer.step(closure)
+    assert bool((late < 2).all())
+    assert optimizer.steps == 8
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_schedulers_change_the_rate(name: str):
+    def end(factor: float) -> Tensor:
+        w = start(1)
+        optimizer = MAKE[name]([w])
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: factor)
+        walk(optimizer, w, range(2))
+        return w.detach()
+
+    assert not torch.equal(end(1.0), start(1))
+    assert torch.equal(end(0.0), start(1))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda w: rivals.SPIDER([w], lr=-1.0), "lr must be finite and at least 0, got -1.0"),
+        (lambda w: rivals.SPIDER([w], length=0.0), "length must be finite and above 0, got 0.0"),
+        (lambda w: rivals.SPIDER([w], period=0), "period must be a whole number of at least 1, got 0"),
+        (
+            lambda w: rivals.SPIDER([w], **wrong({"norm_scope": "tensor"})),
+            "norm_scope must be 'global' or 'row', got 'tensor'",
+        ),
+        (lambda w: rivals.STORM([w], w=0.0), "w must be finite and above 0, got 0.0"),
+        (lambda w: rivals.STORM([w], c=float("nan")), "c must be finite and at least 0, got nan"),
+        (lambda w: rivals.ProxSARAH([w], gamma=1.5), r"gamma must be in \(0, 1\], got 1.5"),
+        (
+            lambda w: rivals.ProxSARAH([w], **wrong({"inner": 2.0})),
+            "inner must be a whole number of at least 1, got 2.0",
+        ),
+        (lambda w: rivals.SNVRG([w], loops=()), r"loops must be whole numbers of at least 1.*got \(\)"),
+        (lambda w: rivals.GeneralizedAdam([w], betas=(1.0, 0.9)), r"betas must be two numbers in \[0, 1\), got"),
+        (
+            lambda w: rivals.GeneralizedAdam([w], **wrong({"second_moment": "adam"})),
+            "'amsgrad' or 'adafom', got 'adam'",
+        ),
+        (lambda w: rivals.PAdam([w], power=0.6), r"power must be in \(0, 1/2\]"),
+        (lambda w: rivals.PAdam([w], eps=0.0), "eps must be finite and above 0, got 0.0"),
+        (lambda w: rivals.StagewiseAdaGrad([w], stage_steps=0), "stage_steps must be None or a whole number"),
+        (lambda w: rivals.EscapingSGD([w], radius=0.0), "radius must be finite and above 0, got 0.0"),
+        (lambda w: rivals.PAdam([{"params": [w], "lr": -0.1}]), "lr must be finite and at least 0, got -0.1"),
+        (lambda w: rivals.SPIDER([{"params": [w], "period": 3}]), "period holds for all groups"),
+        (lambda w: rivals.SNVRG([{"params": [w], "loops": (3,)}]), "loops holds for all groups"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(call: Callable[[Tensor], Any], words: str):
+    with pytest.raises(ValueError, match=words):
+        call(start(1))
+
+
+def test_complex_parameters_are_refused():
+    with pytest.raises(TypeError, match=r"SPIDER takes real parameters: give it torch\.view_as_real"):
+        rivals.SPIDER([nn.Parameter(torch.ones(2, dtype=torch.complex64))])
+
+
+def test_a_checkpoint_brings_its_own_period():
+    w = start(1)
+    saved = MAKE["SPIDER"]([w]).state_dict()
+    optimizer = rivals.SPIDER([w], period=100)
+    optimizer.load_state_dict(saved)
+    walk(optimizer, w, range(4))
+    assert optimizer.large_batch_next
+
+
+def test_recipes_by_hand():
+    spider = rivals.SPIDER.recipe(epsilon=0.1, L=2.0, sigma=0.5, n_0=2.0)
+    assert spider.settings == {"lr": 1 / 8, "length": 0.025, "period": 10}
+    assert spider.batches == (50, 5)
+    storm = rivals.STORM.recipe(L=2.0, G=8.0)  # k = 4/2, c = 28 · 4 + 64/(7 · 2 · 8)
+    assert storm.settings == {
+        "lr": pytest.approx(2.0),
+        "c": pytest.approx(112 + 4 / 7),
+        "w": pytest.approx(((112 + 4 / 7) / 4) ** 3),
+    }
+    sarah = rivals.ProxSARAH.recipe(L=2.0, inner=24, batch=4, large_batch=100)  # ωm = 9
+    assert sarah.settings == {"lr": pytest.approx(6 / 13), "gamma": pytest.approx(1 / 6), "inner": 24}
+    assert sarah.batches == (100, 4)
+    snvrg = rivals.SNVRG.recipe(L=2.0, levels=3)
+    assert snvrg.settings == {"lr": 1 / 120, "loops": (2, 2, 4)}
+    assert snvrg.batches == (256, 216 * 256, 36 * 64, 6 * 16)
+    sgd = rivals.EscapingSGD.recipe(epsilon=0.04, L_H=4.0, sigma=2.0)  # η = 0.008/(4 · 2), K₀ = 1/(0.001 · 0.4)
+    assert sgd.settings == {"lr": pytest.approx(0.001), "radius": pytest.approx(0.1), "ball_steps": 2500}
+
+
+@pytest.mark.parametrize("name", ["SPIDER", "STORM", "Prox-SARAH", "SNVRG", "SGD"])
+def test_an_optimizer_takes_its_recipe(name: str):
+    recipe, cls = {
+        "SPIDER": (rivals.SPIDER.recipe(0.1, 1.0, 1.0), rivals.SPIDER),
+        "STORM": (rivals.STORM.recipe(1.0, 1.0), rivals.STORM),
+        "Prox-SARAH": (rivals.ProxSARAH.recipe(1.0, 5), rivals.ProxSARAH),
+        "SNVRG": (rivals.SNVRG.recipe(1.0, 2), rivals.SNVRG),
+        "SGD": (rivals.EscapingSGD.recipe(0.1, 1.0, 1.0), rivals.EscapingSGD),
+    }[name]
+    w = start(1)
+    walk(cls([w], **recipe.settings), w, range(3))
+    assert bool(w.isfinite().all())
