@@ -1,17 +1,23 @@
-"""The paper's theory as code: theorems that give settings and bounds, and problems whose constants are known."""
+"""The paper's theory as code: theorems as settings and bounds, probes of what they speak of, known problems."""
 
 from . import problems
 from ._fast import fast_rate, theorem3
 from ._lemma import lemma1
 from ._nigt import nigt
+from ._probes import Errors, GrowthProbe, RandomIterate, VarianceProbe, growth_exponent
 from ._settings import Condition, ConditionWarning, Settings
 from ._theorems import theorem1, theorem2
 
 __all__ = [
     "Condition",
     "ConditionWarning",
+    "Errors",
+    "GrowthProbe",
+    "RandomIterate",
     "Settings",
+    "VarianceProbe",
     "fast_rate",
+    "growth_exponent",
     "lemma1",
     "nigt",
     "problems",

@@ -1,0 +1,277 @@
+"""What the theorems speak of, measured in training that does not notice: errors of z and g, Σ‖z‖, and w_τ."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from adamplus.optim import AdamPlus
+
+
+class Errors(NamedTuple):
+    """What `VarianceProbe` measures before a step."""
+
+    step: int
+    """t: how many steps were taken before."""
+    z_error: float
+    """‖z_t − ∇F(w_t)‖, of which Lemma 1 bounds the square."""
+    g_error: float
+    """‖g_t − ∇F(ŵ_t)‖, the noise of the gradient that the step is given."""
+    gradient: float
+    """‖∇F(w_t)‖, which the theorems bound."""
+
+
+class VarianceProbe:
+    r"""Measures ‖z_t − ∇F(w_t)‖, ‖g_t − ∇F(ŵ_t)‖ and ‖∇F(w_t)‖ every so many steps of real training.
+
+    A measurement takes two passes of `gradient`, at ŵ and at w. The run does not notice it: parameters, gradients,
+    buffers (BatchNorm statistics), the modes of modules and torch's random numbers have their bits of before.
+
+    Args:
+        model: the model.
+        optimizer: its optimizer.
+        gradient: leaves ∇F at wherever the parameters are in their `.grad`, which are None when it is called: forward
+            and backward passes of the mean loss over all data, or over a large batch.
+        every: measure before each step whose number this divides; 0 for only when `measure()` is called.
+
+    Example:
+        >>> model = torch.nn.Linear(3, 1)
+        >>> x, y = torch.randn(64, 3), torch.randn(64, 1)
+        >>> def gradient(rows=slice(None)):
+        ...     torch.nn.functional.mse_loss(model(x[rows]), y[rows]).backward()
+        >>> optimizer = adamplus.AdamPlus(model.parameters())
+        >>> probe = adamplus.theory.VarianceProbe(model, optimizer, gradient, every=10)
+        >>> for step in range(30):
+        ...     optimizer.zero_grad()
+        ...     gradient(torch.randint(64, (4,)))
+        ...     optimizer.step()
+        >>> [errors.step for errors in probe.history]
+        [0, 10, 20]
+    """
+
+    def __init__(self, model: nn.Module, optimizer: AdamPlus, gradient: Callable[[], object], every: int = 100) -> None:
+        if not isinstance(optimizer, AdamPlus):
+            raise TypeError(
+                f"VarianceProbe measures the z of AdamPlus, NAdamPlus and NIGT, not {type(optimizer).__name__}"
+            )
+        if every < 0:
+            raise ValueError(f"every is {every}: a number of steps, or 0 to measure by hand")
+        self.model, self.optimizer, self.gradient, self.every = model, optimizer, gradient, every
+        self.history: list[Errors] = []
+        self._measuring = False
+        self._hook = optimizer.register_step_pre_hook(self._before_step)
+
+    def remove(self) -> None:
+        """Measure no more by itself."""
+        self._hook.remove()
+
+    def measure(self) -> Errors:
+        """Measure now, with the gradients g_t that the parameters have, which the next step would take."""
+        moved = [(p, group) for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if not moved:
+            raise RuntimeError("no parameter has a gradient: measure between backward() and step()")
+        given = [p.grad for p, _ in moved]
+        g = [_gradient(p, group) for p, group in moved]
+        z_t = [_next_z(p, group, self.optimizer.state.get(p)) for p, group in moved]
+        try:
+            with undisturbed(self.model, self.optimizer):
+                at_w_hat = self._true_gradient(moved)
+                with self.optimizer.averaged():
+                    at_w = self._true_gradient(moved)
+        finally:
+            for (p, _), own in zip(moved, given, strict=True):
+                p.grad = own
+        errors = Errors(_steps(self.optimizer), _distance(z_t, at_w), _distance(g, at_w_hat), _distance(at_w, None))
+        self.history.append(errors)
+        return errors
+
+    def _true_gradient(self, moved: Sequence[tuple[Tensor, dict[str, Any]]]) -> list[Tensor]:
+        for p, _ in moved:
+            p.grad = None
+        with torch.enable_grad():
+            self.gradient()
+        if any(p.grad is None for p, _ in moved):
+            raise RuntimeError("gradient() left a parameter without a gradient that a training batch has given one")
+        return [_gradient(p, group) for p, group in moved]
+
+    def _before_step(self, *_: Any) -> None:
+        if self.every and not self._measuring and _steps(self.optimizer) % self.every == 0:
+            self._measuring = True
+            try:
+                self.measure()
+            finally:
+                self._measuring = False
+
+
+class GrowthProbe:
+    r"""Records Σ‖z‖, on whose growth Theorem 1's rate depends, and fits its exponent.
+
+    Args:
+        optimizer: an optimizer of the family.
+        every: so many steps apart; each reading waits for the device.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.ones(2))
+        >>> optimizer = adamplus.AdamPlus([w])
+        >>> growth = adamplus.theory.GrowthProbe(optimizer)
+        >>> for _ in range(64):
+        ...     w.grad = torch.ones(2)              # never falls, so the sum grows with t
+        ...     optimizer.step()
+        >>> round(growth.exponent(), 3)
+        1.0
+    """
+
+    def __init__(self, optimizer: AdamPlus, every: int = 1) -> None:
+        if every < 1:
+            raise ValueError(f"every is {every}: a number of steps")
+        self.optimizer, self.every = optimizer, every
+        self.steps: list[int] = []
+        self.sums: list[float] = []
+        self._hook = optimizer.register_step_post_hook(self._after_step)
+
+    def remove(self) -> None:
+        """Record no more."""
+        self._hook.remove()
+
+    def exponent(self, last: float = 0.5) -> float:
+        """Of the power of t that Σ‖z‖ grows like, over the last part of the record."""
+        begin = round(len(self.steps) * (1 - last))
+        return growth_exponent(self.steps[begin:], self.sums[begin:])
+
+    def _after_step(self, *_: Any) -> None:
+        if _steps(self.optimizer) % self.every == 0:
+            stats = self.optimizer.stats()
+            self.steps.append(stats.step)
+            self.sums.append(stats.norm_sum)
+
+
+def growth_exponent(steps: Sequence[float], sums: Sequence[float]) -> float:
+    """The slope of log Σ‖z‖ against log t, by least squares.
+
+    Example:
+        >>> round(adamplus.theory.growth_exponent([1, 10, 100], [3.0, 3 * 10**0.5, 30.0]), 6)
+        0.5
+    """
+    if len(steps) != len(sums) or len(set(steps)) < 2 or min(steps) <= 0 or min(sums) <= 0:
+        raise ValueError(f"an exponent needs two positive sums at different steps, and there are {len(sums)}")
+    x, y = ([math.log(value) for value in values] for values in (steps, sums))
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    spread = sum((a - mean_x) ** 2 for a in x)
+    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread
+
+
+class RandomIterate:
+    r"""Keeps w_τ with τ uniform over the steps so far, the point that Theorem 3 speaks of: one copy, whatever T.
+
+    After step t, w_t takes the place of the copy with probability 1/t (reservoir sampling), which is about log T times.
+
+    Args:
+        optimizer: an optimizer of the family.
+        seed: of τ.
+
+    Example:
+        >>> w = torch.nn.Parameter(torch.ones(2))
+        >>> optimizer = adamplus.AdamPlus([w])
+        >>> kept = adamplus.theory.RandomIterate(optimizer, seed=0)
+        >>> for _ in range(100):
+        ...     w.grad = w.detach().clone()
+        ...     optimizer.step()
+        >>> 1 <= kept.tau <= 100
+        True
+        >>> with kept.there():
+        ...     at_tau = w.detach().clone()         # w_τ is in the parameters
+    """
+
+    def __init__(self, optimizer: AdamPlus, seed: int = 0) -> None:
+        self.optimizer = optimizer
+        self.tau, self.seen = 0, 0
+        self.w: list[Tensor] = []
+        self._random = torch.Generator().manual_seed(seed)
+        self._hook = optimizer.register_step_post_hook(self._after_step)
+
+    def remove(self) -> None:
+        """Keep what there is."""
+        self._hook.remove()
+
+    @contextmanager
+    def there(self) -> Iterator[None]:
+        """Have w_τ in the parameters; afterwards they have their bits of before."""
+        if not self.w:
+            raise RuntimeError("no step was taken: there is no w_τ yet")
+        params = [p for group in self.optimizer.param_groups for p in group["params"]]
+        before = [p.detach().clone() for p in params]
+        _put(params, self.w)
+        try:
+            yield
+        finally:
+            _put(params, before)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict()` takes: the copy, τ, and where the random numbers are."""
+        return {"w": self.w, "tau": self.tau, "seen": self.seen, "random": self._random.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict()` gave."""
+        self.w, self.tau, self.seen = list(state["w"]), state["tau"], state["seen"]
+        self._random.set_state(state["random"])
+
+    def _after_step(self, *_: Any) -> None:
+        self.seen += 1
+        if float(torch.rand((), generator=self._random, dtype=torch.float64)) * self.seen < 1:
+            params = [p for group in self.optimizer.param_groups for p in group["params"]]
+            before = [p.detach().clone() for p in params]
+            with self.optimizer.averaged():
+                self.w = [p.detach().clone() for p in params]
+            _put(params, before)
+            self.tau = self.seen
+
+
+@contextmanager
+def undisturbed(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Whatever is done in it, parameters, buffers, modes and random numbers have their bits of before afterwards."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    held = [*params, *model.buffers()]
+    before = [tensor.detach().clone() for tensor in held]
+    modes = [(module, module.training) for module in model.modules()]
+    devices = sorted({p.device.index or 0 for p in params if p.is_cuda})
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            _put(held, before)
+            for module, mode in modes:
+                module.training = mode
+
+
+@torch.no_grad()
+def _put(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.copy_(value)
+
+
+@torch.no_grad()
+def _gradient(p: Tensor, group: dict[str, Any]) -> Tensor:
+    """What a step makes of a gradient first: ±g + λ p, for with coupled decay F has λ‖p‖²/2 in it."""
+    assert p.grad is not None
+    decay = 0.0 if group["decoupled_weight_decay"] else group["weight_decay"]
+    return (-p.grad if group["maximize"] else p.grad) + decay * p
+
+
+@torch.no_grad()
+def _next_z(p: Tensor, group: dict[str, Any], state: dict[str, Tensor] | None) -> Tensor:
+    """The z_t that the next step would make of the gradient that is there."""
+    g = _gradient(p, group)
+    return torch.lerp(state["z"].to(g.dtype), g, float(group["beta"])) if state and state["step"] else g
+
+
+def _distance(a: Sequence[Tensor], b: Sequence[Tensor] | None) -> float:
+    """‖a − b‖ over all of them together, or ‖a‖; in float64."""
+    parts = [x.double() if b is None else x.double() - b[i].double() for i, x in enumerate(a)]
+    return math.sqrt(sum(float(part.abs().square().sum()) for part in parts))
+
+
+def _steps(optimizer: AdamPlus) -> int:
+    return max((int(state["step"]) for state in optimizer.state.values() if state), default=0)
