@@ -42,7 +42,7 @@ class EscapingSGD(Rival):
     """
 
     rules: ClassVar[dict[str, Rule]] = {"lr": RATE, "radius": POSITIVE, "ball_steps": COUNT, "norm_scope": SCOPE}
-    shared = ("norm_scope", "radius", "ball_steps")
+    shared: ClassVar[tuple[str, ...]] = ("norm_scope", "radius", "ball_steps")
     progress: ClassVar[dict[str, Any]] = {"ball_step": 0, "finished": False}
 
     def __init__(

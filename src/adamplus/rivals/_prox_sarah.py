@@ -49,7 +49,7 @@ class ProxSARAH(Recursive):
     """
 
     rules: ClassVar[dict[str, Rule]] = {"lr": RATE, "gamma": WEIGHT, "inner": COUNT}
-    shared = ("inner",)
+    shared: ClassVar[tuple[str, ...]] = ("inner",)
 
     def __init__(
         self,

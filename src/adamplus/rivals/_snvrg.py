@@ -54,7 +54,7 @@ class SNVRG(TwoPoints):
     """
 
     rules: ClassVar[dict[str, Rule]] = {"lr": RATE, "loops": LOOPS}
-    shared = ("loops",)
+    shared: ClassVar[tuple[str, ...]] = ("loops",)
 
     def __init__(self, params: ParamsT, lr: float = 0.01, *, loops: Sequence[int] = (2, 2, 4)) -> None:
         super().__init__(params, {"lr": lr, "loops": tuple(loops)})

@@ -45,7 +45,7 @@ class SPIDER(Recursive):
     """
 
     rules: ClassVar[dict[str, Rule]] = {"lr": RATE, "length": POSITIVE, "period": COUNT, "norm_scope": SCOPE}
-    shared = ("norm_scope", "period")
+    shared: ClassVar[tuple[str, ...]] = ("norm_scope", "period")
 
     def __init__(
         self,

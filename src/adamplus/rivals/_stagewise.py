@@ -54,7 +54,7 @@ class StagewiseAdaGrad(Rival):
         "norm_scope": SCOPE,
         "stage_steps": (lambda x: x is None or COUNT[0](x), f"None or {COUNT[1]}"),
     }
-    shared = ("norm_scope", "stage_steps")
+    shared: ClassVar[tuple[str, ...]] = ("norm_scope", "stage_steps")
     progress: ClassVar[dict[str, Any]] = {"stage": 1, "stage_step": 0}
 
     def __init__(

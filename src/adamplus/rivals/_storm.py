@@ -44,7 +44,7 @@ class STORM(Recursive):
     """
 
     rules: ClassVar[dict[str, Rule]] = {"lr": RATE, "w": POSITIVE, "c": RATE, "norm_scope": SCOPE}
-    shared = ("norm_scope",)
+    shared: ClassVar[tuple[str, ...]] = ("norm_scope",)
     progress: ClassVar[dict[str, Any]] = {"gradient_sum": 0.0, "a": 0.0}
 
     def __init__(

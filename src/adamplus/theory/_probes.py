@@ -59,7 +59,10 @@ class VarianceProbe:
             )
         if every < 0:
             raise ValueError(f"every is {every}: a number of steps, or 0 to measure by hand")
-        self.model, self.optimizer, self.gradient, self.every = model, optimizer, gradient, every
+        self.model: nn.Module = model
+        self.optimizer: AdamPlus = optimizer
+        self.gradient: Callable[[], object] = gradient
+        self.every: int = every
         self.history: list[Errors] = []
         self._measuring = False
         self._hook = optimizer.register_step_pre_hook(self._before_step)
@@ -127,7 +130,8 @@ class GrowthProbe:
     def __init__(self, optimizer: AdamPlus, every: int = 1) -> None:
         if every < 1:
             raise ValueError(f"every is {every}: a number of steps")
-        self.optimizer, self.every = optimizer, every
+        self.optimizer: AdamPlus = optimizer
+        self.every: int = every
         self.steps: list[int] = []
         self.sums: list[float] = []
         self._hook = optimizer.register_step_post_hook(self._after_step)
@@ -186,8 +190,9 @@ class RandomIterate:
     """
 
     def __init__(self, optimizer: AdamPlus, seed: int = 0) -> None:
-        self.optimizer = optimizer
-        self.tau, self.seen = 0, 0
+        self.optimizer: AdamPlus = optimizer
+        self.tau: int = 0
+        self.seen: int = 0
         self.w: list[Tensor] = []
         self._random = torch.Generator().manual_seed(seed)
         self._hook = optimizer.register_step_post_hook(self._after_step)

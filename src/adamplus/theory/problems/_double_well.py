@@ -57,13 +57,15 @@ class DoubleWell(Problem):
         if not (0 <= sigma < math.inf and 0 <= wave < math.inf):
             raise ValueError(f"sigma and wave must be finite and at least 0, got {sigma} and {wave}")
         super().__init__(dim, dtype, device)
-        self.depth, self.wave, self.sigma = depth, wave, sigma
+        self.depth: float = depth
+        self.wave: float = wave
+        self.sigma: float = sigma
         x = torch.linspace(0, 8, 80_001, dtype=torch.float64)  # beyond, √(1+x²) is alone, and its derivatives fall
         slope, bend, third = self._derivatives(x)
         self.L, self.L_H, steepest = (float(values.abs().max()) * (1 + 1e-6) for values in (bend, third, slope))
-        self.G = dim**0.5 * max(1.0, steepest)  # 1 is the slope far out
-        self.smoothness = (self.L**2 + (wave * sigma) ** 2 / dim) ** 0.5
-        self.minimum = dim * float(((1 + x**2).sqrt() + depth * (-(x**2) / 2).exp()).min()) * (1 - 1e-6)
+        self.G: float = dim**0.5 * max(1.0, steepest)  # 1 is the slope far out
+        self.smoothness: float = (self.L**2 + (wave * sigma) ** 2 / dim) ** 0.5
+        self.minimum: float = dim * float(((1 + x**2).sqrt() + depth * (-(x**2) / 2).exp()).min()) * (1 - 1e-6)
 
     def _derivatives(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """h', h'' and h'''."""

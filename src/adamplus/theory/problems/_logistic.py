@@ -59,17 +59,17 @@ class Logistic(FiniteSum):
                 f"{tuple(targets.shape)}"
             )
         super().__init__(inputs, targets, inputs.shape[1], dtype, device)
-        self.penalty = penalty
+        self.penalty: float = penalty
         x = self.inputs.double()
         lengths = x.norm(dim=1)
         largest = _largest_eigenvalue(x.T @ x / len(x))
         slope, bend, third = (penalty * constant for constant in PENALTY)
-        self.L = largest / 4 + bend
-        self.L_H = _largest_eigenvalue(x.T @ (lengths[:, None] * x) / len(x)) / (6 * math.sqrt(3)) + third
-        self.G = min(float(lengths.mean()), largest**0.5) + slope * self.dim**0.5
-        self.sigma = float(lengths.square().mean()) ** 0.5
-        self.smoothness = float((lengths.square() / 4 + bend).square().mean()) ** 0.5
-        self.minimum = 0.0
+        self.L: float = largest / 4 + bend
+        self.L_H: float = _largest_eigenvalue(x.T @ (lengths[:, None] * x) / len(x)) / (6 * math.sqrt(3)) + third
+        self.G: float = min(float(lengths.mean()), largest**0.5) + slope * self.dim**0.5
+        self.sigma: float = float(lengths.square().mean()) ** 0.5
+        self.smoothness: float = float((lengths.square() / 4 + bend).square().mean()) ** 0.5
+        self.minimum: float = 0.0
 
     def start(self, runs: int, generator: torch.Generator | None = None) -> Tensor:
         """Zero, in every run."""

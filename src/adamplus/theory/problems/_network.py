@@ -60,7 +60,9 @@ class Network(FiniteSum):
             )
         features = inputs.shape[1]
         super().__init__(inputs, targets, (features + 2) * hidden + 1, dtype, device)
-        self.hidden, self.decay, self.minimum = hidden, decay, 0.0
+        self.hidden: int = hidden
+        self.decay: float = decay
+        self.minimum: float = 0.0
         self._estimate(points, margin)
 
     def start(self, runs: int, generator: torch.Generator | None = None) -> Tensor:
@@ -82,11 +84,11 @@ class Network(FiniteSum):
         hessian = torch.func.vmap(torch.func.hessian(lambda point: self.value(point[None])[0]))
         here, there = hessian(w), hessian(near)
         turned = torch.linalg.matrix_norm(here - there, 2) / (w - near).norm(dim=1)
-        self.L = margin * float(torch.linalg.matrix_norm(here, 2).max())
-        self.L_H = margin * float(turned.max())
-        self.G = margin * float(self.gradient(w).norm(dim=1).max())
-        self.sigma = margin * float(self.variance(w).max()) ** 0.5
-        self.smoothness = margin * self._turning(w, near)
+        self.L: float = margin * float(torch.linalg.matrix_norm(here, 2).max())
+        self.L_H: float = margin * float(turned.max())
+        self.G: float = margin * float(self.gradient(w).norm(dim=1).max())
+        self.sigma: float = margin * float(self.variance(w).max()) ** 0.5
+        self.smoothness: float = margin * self._turning(w, near)
 
     def _turning(self, w: Tensor, near: Tensor) -> float:
         """The largest ℓ with which the gradients of single rows changed, in the mean, from w to near."""

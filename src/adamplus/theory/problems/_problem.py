@@ -45,8 +45,8 @@ class Problem:
 
     def __init__(self, dim: int, dtype: torch.dtype, device: torch.device | str | None) -> None:
         self.dim = dim
-        self.dtype = dtype
-        self.device = torch.device(device or "cpu")
+        self.dtype: torch.dtype = dtype
+        self.device: torch.device = torch.device(device or "cpu")
 
     def start(self, runs: int, generator: torch.Generator | None = None) -> Tensor:
         """Where the runs begin."""
@@ -86,8 +86,8 @@ class FiniteSum(Problem):
 
     def __init__(self, inputs: Tensor, targets: Tensor, dim: int, dtype: torch.dtype, device: Any) -> None:
         super().__init__(dim, dtype, device)
-        self.inputs = inputs.to(self.device, dtype)
-        self.targets = targets.to(self.device, dtype)
+        self.inputs: Tensor = inputs.to(self.device, dtype)
+        self.targets: Tensor = targets.to(self.device, dtype)
 
     def losses(self, w: Tensor) -> Tensor:
         """The loss of every row of data at every row of w: (runs, rows)."""
