@@ -68,6 +68,8 @@ def compare(
         str | None, typer.Option(help="float32 or bfloat16; the latter on CUDA.", show_default=False)
     ] = None,
     search: Annotated[str, typer.Option(help="random or grid, in the logarithm.")] = "random",
+    first_batch: Annotated[int, typer.Option(help="T₀: rows of a first step of its own; 0 for none.")] = 0,
+    probe: Annotated[bool, typer.Option("--probe", help="Measure errors of z and g after each epoch (Adam⁺).")] = False,
 ) -> None:
     """Train tasks with several optimizers and seeds: a table, and a page to look at."""
     with _said_plainly():
@@ -83,6 +85,8 @@ def compare(
             device=device,
             precision=precision,
             search=search,
+            first_batch=first_batch,
+            probe=probe,
         )
     if outcome.failures:
         raise typer.Exit(1)

@@ -11,11 +11,13 @@ import torch
 from blobs import Blobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_blobs import PlainBlobs
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor, nn
 
 from adamplus import AdamPlus, update_bn
 from adamplus.lab import _learner, training
+from adamplus.lab._certificate import git_state
 from adamplus.lab._learner import Learner
 from adamplus.lab._spec import Spec, plain
 from adamplus.lab._store import CorruptError, Run
@@ -307,3 +309,60 @@ def test_no_name_leads_out_of_the_store(name: str):
     assert not folder.is_absolute()
     assert ".." not in folder.parts
     assert len(folder.parts) == 3
+
+
+def test_probes_measure_and_change_no_bit():
+    plain, probed = learner(), learner(probe=True)
+    for number in range(2):
+        expected, found = plain.epoch(number, []), probed.epoch(number, [])
+        errors = {name: found.pop(name) for name in ("z_error", "g_error", "gradient")}
+        assert without_times([found]) == without_times([expected])
+        assert all(math.isfinite(value) and value > 0 for value in errors.values())
+    assert not {"z_error", "g_error"} & learner("adam", probe=True).epoch(0, []).keys()
+
+
+def test_a_probe_in_a_run_is_the_probe_of_the_theory():
+    class Whole(Blobs):  # one batch is all data, and nothing is random: g is ∇F
+        batch = 200
+
+        def model(self) -> nn.Module:
+            return nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+
+        def augment(self, x: Tensor) -> Tensor:
+            return x
+
+    made = Learner(Whole(), spec(probe=True))
+    made.prepare()
+    line = made.epoch(0, [])
+    assert line["g_error"] < 1e-6 * line["gradient"]
+
+
+def test_the_first_batch_is_a_step_of_its_own():
+    made = learner("sgd", first_batch=200, settings={"lr": 0.5})
+    line = made.epoch(0, [])
+    assert line["step"] == 14  # 13 of the epoch, and one before them
+    assert made.epoch(1, [])["step"] == 27
+    large = Learner(PlainBlobs(), spec("sgd", first_batch=4000, settings={"lr": 1.0}))
+    large.prepare()
+    before = [p.detach().clone() for p in large.model.parameters()]
+    large.first_step(4000)
+    moved = [b - p.detach() for b, p in zip(before, large.model.parameters(), strict=True)]
+    for p, b in zip(large.model.parameters(), before, strict=True):
+        p.data.copy_(b)
+    large.optimizer.zero_grad()
+    large.loss(torch.arange(200))[0].backward()
+    true = [p.grad for p in large.model.parameters()]
+    for step, gradient in zip(moved, true, strict=True):
+        assert gradient is not None
+        assert float((step - gradient).norm()) < 0.2 * float(gradient.norm())  # 4,000 draws of 200 rows
+
+
+def test_asking_git_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    git = tmp_path / "git"
+    git.write_text('#!/bin/sh\necho "$@" >> "$0.calls"\n')
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert git_state() == {"commit": "", "dirty": False}
+    calls = (tmp_path / "git.calls").read_text().splitlines()
+    assert len(calls) == 2
+    assert all(call.startswith("--no-optional-locks ") for call in calls)

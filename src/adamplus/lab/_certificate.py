@@ -29,8 +29,14 @@ def git_state() -> dict[str, Any]:
 
     def asked(*words: str) -> str | None:
         try:
+            # Without locks: a run that is killed in here would leave one, and the user's next commit would be refused.
             done = subprocess.run(
-                ["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=True
+                ["git", "--no-optional-locks", *words],
+                cwd=Path(__file__).parent,
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=True,
             )
         except (OSError, subprocess.SubprocessError):
             return None

@@ -14,11 +14,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from . import optimizers
 from ._capture import capture
 from ._errors import InputError
-from ._evaluation import Evaluation, has_two_points
+from ._evaluation import Evaluation
 from ._meter import Meter, sums
+from ._optimizing import Optimizing
+from ._probing import probed
 from ._spec import Spec
 from .tasks import Moment, Split, Task
 
@@ -40,7 +41,9 @@ class Learner:
         if on_cuda:
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
             self.model = cast("nn.Module", cast("Any", self.model).to(memory_format=torch.channels_last))
-        self._build_optimizer(captured=on_cuda and self.world == 1 and task.capture)
+        self.graphed = on_cuda and self.world == 1 and task.capture
+        self.optimizing = Optimizing(spec, self.model, captured=self.graphed)
+        self.optimizer, self.graphed_step = self.optimizing.optimizer, self.optimizing.captured
         self.forward: Any = torch.compile(self.model) if on_cuda else self.model
         self.trained: Any = DistributedDataParallel(self.forward) if self.world > 1 else self.forward
         if self.graphed:
@@ -53,25 +56,6 @@ class Learner:
     def _placed(self, split: Split) -> Split:
         x, y = (t.to(self.device) for t in split)
         return (x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x), y
-
-    def _build_optimizer(self, captured: bool) -> None:
-        contender, _ = optimizers.find(self.spec.optimizer)
-        settings = {**contender.settings, **self.spec.settings}
-        self.graphed = captured
-        self.graphed_step = captured and contender.captured is not None
-        if self.graphed_step:
-            settings |= contender.captured or {}
-        self.optimizer = contender.build(list(self.model.parameters()), **settings)
-        if has_two_points(self.optimizer):
-            cast("Any", self.optimizer).train()
-        self.start = [dict(group) for group in self.optimizer.param_groups]
-        self.tensors = contender.tensors if self.graphed_step else ()
-        self._make_tensors()
-
-    def _make_tensors(self) -> None:
-        """Settings that a graph is to read anew at each replay."""
-        for group in self.optimizer.param_groups:
-            group.update({name: torch.tensor(float(group[name]), device=self.device) for name in self.tensors})
 
     def autocast(self) -> Any:
         """The precision of forward passes."""
@@ -141,8 +125,8 @@ class Learner:
     def epoch(self, number: int, history: list[dict[str, float]]) -> dict[str, float]:
         """Train for one epoch (0, 1, …), and evaluate: a line of metrics."""
         torch.manual_seed(_mixed(self.spec.seed, number))  # so that an epoch is the same after a resumption
-        factors = self.task.schedule(Moment(number, self.spec.epochs, self.spec.optimizer, history))
-        self._set(factors)
+        now = Moment(number, self.spec.epochs, self.spec.optimizer, history)
+        lr = self.optimizing.set(self.task.schedule(now))
         if not self.task.ordered:
             self.order.copy_(torch.randperm(len(self.order)))
         self.cursor.zero_()
@@ -150,33 +134,26 @@ class Learner:
         self.model.train()
         self.task.begin(self.model)
         begun = time.perf_counter()
+        if self.steps == 0 and self.spec.first_batch:
+            self.first_step(self.spec.first_batch)
         for start in range(0, len(self.order), self.task.batch):
             self.step(start)
             self.steps += 1
         running = self.task.summary(self.meter.means())  # the first wait of the epoch
         self.seconds += time.perf_counter() - begun
-        line: dict[str, float] = {"epoch": number + 1, "step": self.steps, "seconds": self.seconds}
-        line["lr"] = float(self.start[0]["lr"]) * factors.get("lr", 1.0)
+        line: dict[str, float] = {"epoch": number + 1, "step": self.steps, "seconds": self.seconds, "lr": lr}
         line |= {f"running_{name}": value for name, value in running.items()}
-        return line | self._stats() | self.evaluation.metrics(self.optimizer)
+        line |= self.optimizing.stats() | (probed(self) if self.spec.probe else {})
+        return line | self.evaluation.metrics(self.optimizer)
 
-    def _set(self, factors: dict[str, float]) -> None:
-        """Settings of this epoch: those of the start, times factors."""
-        for group, start in zip(self.optimizer.param_groups, self.start, strict=True):
-            for name, factor in factors.items():
-                if name not in start:  # a task may change β, which few optimizers have
-                    continue
-                value = float(start[name]) * factor
-                if isinstance(group[name], Tensor):
-                    group[name].fill_(value)
-                else:
-                    group[name] = value
-
-    def _stats(self) -> dict[str, float]:
-        if not hasattr(self.optimizer, "stats"):
-            return {}
-        stats = cast("Any", self.optimizer).stats()
-        return {"norm": stats.norm, "eta": stats.eta, "norm_sum": stats.norm_sum}
+    def first_step(self, rows: int) -> None:
+        """A step on T₀ rows, as the theorems begin with; in pieces of a batch."""
+        chosen = self.order[torch.randint(len(self.order), (rows,)).to(self.device)].split(self.task.batch)
+        self.optimizer.zero_grad()
+        for some in chosen:
+            (self.loss(some)[0] * (len(some) / rows)).backward()
+        self.optimizer.step()
+        self.steps += 1
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint holds, between two epochs."""
@@ -190,8 +167,7 @@ class Learner:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self._make_tensors()
+        self.optimizing.load(state["optimizer"])
         self.steps, self.seconds = state["steps"], state["seconds"]
 
 

@@ -56,6 +56,8 @@ class Plan:
     search: Kind
     device: str
     precision: Precision
+    first_batch: int
+    probe: bool
 
     def trials(self, task: str, entry: Entry) -> list[Spec]:
         """The runs that settings are chosen by."""
@@ -84,6 +86,8 @@ class Plan:
             epochs=self.epochs or found.epochs,
             device=self.device,
             precision=self.precision,
+            first_batch=self.first_batch,
+            probe=self.probe,
             **phase,
         )
 
@@ -99,6 +103,8 @@ def plan(
     device: str | None,
     precision: str | None,
     elsewhere: bool,
+    first_batch: int = 0,
+    probe: bool = False,
 ) -> Plan:
     """Check everything that can be checked before a run; `elsewhere`: this machine need not have the device."""
     if seeds < 1:
@@ -107,6 +113,8 @@ def plan(
         raise InputError(f"{tune} trials cannot be run: pass --tune 0 (no search) or more")
     if epochs is not None and epochs < 1:
         raise InputError(f"{epochs} epochs train nothing: pass --epochs 1 or more")
+    if first_batch < 0:
+        raise InputError(f"a first batch of {first_batch} rows: pass --first-batch 0 (none) or more")
     if search not in get_args(Kind):
         raise InputError(f"unknown search {search!r}: {nearest(search, get_args(Kind))}")
     if elsewhere and device not in (None, "cpu", "cuda"):
@@ -124,6 +132,8 @@ def plan(
         search=search,  # pyright: ignore[reportArgumentType] - one of them, by the check above
         device=where,
         precision=precision or natural,  # pyright: ignore[reportArgumentType]
+        first_batch=first_batch,
+        probe=probe,
     )
 
 
@@ -149,10 +159,12 @@ def command(plan: Plan, engine: str, out: Path) -> str:
         "--search": None if plan.search == "random" else plan.search,
         "--device": plan.device,
         "--precision": plan.precision,
+        "--first-batch": plan.first_batch or None,
         "--engine": None if engine == "local" else engine,
         "--out": out,
     }
     words = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
+    words += ["--probe"] if plan.probe else []
     return shlex.join(["adamplus", "compare", *plan.tasks, *words])
 
 

@@ -30,6 +30,10 @@ class Spec:
     """Number of the settings within the search; 0 in the final phase."""
     device: str = "cpu"
     precision: Literal["float32", "bfloat16"] = "float32"
+    first_batch: int = 0
+    """T₀: rows that a first step of its own sees, as the theorems ask; 0 for none."""
+    probe: bool = False
+    """Whether the errors of z and g are measured after each epoch."""
 
     def key(self) -> str:
         """A digest of all of it."""

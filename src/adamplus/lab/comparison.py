@@ -59,6 +59,8 @@ def compare(
     device: str | None = None,
     precision: str | None = None,
     search: str = "random",
+    first_batch: int = 0,
+    probe: bool = False,
 ) -> Outcome:
     """Train tasks with several optimizers, with the same budget for each, and report.
 
@@ -78,6 +80,8 @@ def compare(
         device: `cpu`, `cuda` or `cuda:1`; CUDA by itself, where there is one.
         precision: `float32` or `bfloat16`, of autocast; the latter by itself on CUDA.
         search: `random`, or an even `grid`; both in the logarithm.
+        first_batch: T₀, rows of a first step of its own; 0 for none.
+        probe: measure errors of z and g after each epoch, in runs of the Adam⁺ family.
 
     Raises:
         InputError: where something cannot be done as it was asked for; nothing has been run then.
@@ -100,6 +104,8 @@ def compare(
         device=device,
         precision=precision,
         elsewhere=engine == "ray",
+        first_batch=first_batch,
+        probe=probe,
     )
     words = command(planned, engine, out)
     store, speaker = Store(out), console()

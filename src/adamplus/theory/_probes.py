@@ -12,7 +12,12 @@ from adamplus.optim import AdamPlus
 
 
 class Errors(NamedTuple):
-    """What `VarianceProbe` measures before a step."""
+    """What `VarianceProbe` measures before a step.
+
+    Example:
+        >>> adamplus.theory.Errors(step=0, z_error=1.0, g_error=2.0, gradient=3.0).g_error
+        2.0
+    """
 
     step: int
     """t: how many steps were taken before."""

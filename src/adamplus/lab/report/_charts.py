@@ -13,7 +13,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7
 """Okabe and Ito's, apart to colour-blind eyes; grey for their black, and no yellow: each shows on light and dark."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 AXES = ("epoch", "step", "seconds")
-OWN = ("norm_sum", "eta", "norm")
+OWN = ("norm_sum", "eta", "norm", "z_error", "g_error", "gradient")
 """The family's own columns."""
 SPLIT = re.compile(r"(running|train|validation|test)_(.+)")
 

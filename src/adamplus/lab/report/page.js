@@ -199,7 +199,8 @@
 
   function ownCurves(task) {
     const has = (name) => task.curves.some((curve) => curve.columns[name]?.mean.some((value) => value !== null));
-    const wanted = [["norm_sum", "Σ‖z‖"], ["eta", "η"]].filter(([name]) => has(name));
+    const errors = [["z_error", "‖z − ∇F(w)‖"], ["g_error", "‖g − ∇F(ŵ)‖"], ["gradient", "‖∇F(w)‖"]];
+    const wanted = [["norm_sum", "Σ‖z‖"], ["eta", "η"], ...errors].filter(([name]) => has(name));
     if (!wanted.length) return null;
     const pair = element("div", { class: "pair" });
     const section = element("div", {}, element("h3", {}, task.title), pair);

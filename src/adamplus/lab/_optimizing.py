@@ -1,0 +1,57 @@
+"""A run's optimizer, and its settings from epoch to epoch."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from . import optimizers
+from ._evaluation import has_two_points
+from ._spec import Spec
+
+
+class Optimizing:
+    """An optimizer as a specification has it; where its step is to be `captured`, if it can be, with that in mind."""
+
+    def __init__(self, spec: Spec, model: nn.Module, captured: bool) -> None:
+        contender, _ = optimizers.find(spec.optimizer)
+        self.device = torch.device(spec.device)
+        self.captured = captured and contender.captured is not None
+        extra = (contender.captured or {}) if self.captured else {}
+        settings = {**contender.settings, **spec.settings, **extra}
+        self.optimizer = contender.build(list(model.parameters()), **settings)
+        if has_two_points(self.optimizer):
+            cast("Any", self.optimizer).train()
+        self.start = [dict(group) for group in self.optimizer.param_groups]
+        self.tensors = contender.tensors if self.captured else ()
+        self._make_tensors()
+
+    def _make_tensors(self) -> None:
+        """Settings that a graph is to read anew at each replay."""
+        for group in self.optimizer.param_groups:
+            group.update({name: torch.tensor(float(group[name]), device=self.device) for name in self.tensors})
+
+    def set(self, factors: dict[str, float]) -> float:
+        """Have settings of the start, times factors; the learning rate that this makes."""
+        for group, start in zip(self.optimizer.param_groups, self.start, strict=True):
+            for name, factor in factors.items():
+                if name not in start:  # a task may change β, which few optimizers have
+                    continue
+                value = float(start[name]) * factor
+                if isinstance(group[name], Tensor):
+                    group[name].fill_(value)
+                else:
+                    group[name] = value
+        return float(self.start[0]["lr"]) * factors.get("lr", 1.0)
+
+    def stats(self) -> dict[str, float]:
+        """‖z‖, η and Σ‖z‖, of the family."""
+        if not hasattr(self.optimizer, "stats"):
+            return {}
+        stats = cast("Any", self.optimizer).stats()
+        return {"norm": stats.norm, "eta": stats.eta, "norm_sum": stats.norm_sum}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from the state_dict of a checkpoint."""
+        self.optimizer.load_state_dict(state)
+        self._make_tensors()
