@@ -1,7 +1,9 @@
 """One run of the lab: what it measures, and that it goes on as if nothing had happened."""
 
 import copy
+import dataclasses
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,14 @@ from torch import Tensor, nn
 from adamplus import AdamPlus, update_bn
 from adamplus.lab import _learner, training
 from adamplus.lab._certificate import git_state
+from adamplus.lab._errors import InputError
+from adamplus.lab._files import digest, load_file, own_digest
 from adamplus.lab._learner import Learner
+from adamplus.lab._optimizing import Optimizing
 from adamplus.lab._spec import Spec, plain
 from adamplus.lab._store import CorruptError, Run
 from adamplus.lab.optimizers import CONTENDERS
-from adamplus.lab.tasks import Task, find
+from adamplus.lab.tasks import Moment, Task, find
 from adamplus.lab.training import train
 
 TASK = str(Path(__file__).with_name("blobs.py"))
@@ -34,7 +39,8 @@ class Killed(BaseException):
 
 def spec(optimizer: str = "adam-plus", task: str = TASK, **changes: Any) -> Spec:
     given = {"settings": {"lr": 0.01}, "seed": 1, "epochs": 4, **changes}
-    return Spec(task, "digest", optimizer, "digest", optimizer, **given)
+    task_digest = digest(Path(task)) if Path(task).is_file() else "digest"
+    return Spec(task, task_digest, optimizer, own_digest(), optimizer, **given)
 
 
 def learner(optimizer: str = "adam-plus", **changes: Any) -> Learner:
@@ -111,7 +117,7 @@ class Broken(Blobs):
 
 
 def test_an_error_of_the_task_is_kept_as_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(training.tasks, "find", lambda name: (Broken(), "digest"))
+    monkeypatch.setattr(training.tasks, "find", lambda name: (Broken(), spec().task_digest))
     run = Run(tmp_path / "run")
     train(spec(), run)
     end = run.end()
@@ -144,8 +150,14 @@ def test_evaluation_leaves_every_bit_in_its_place(optimizer: str):
     assert [module.training for module in made.model.modules()] == modes
 
 
+class Still(Blobs):
+    def augment(self, x: Tensor) -> Tensor:
+        return x
+
+
 def test_metrics_are_those_of_w_with_its_own_statistics_and_of_w_hat():
-    made = learner()
+    made = Learner(Still(), spec())
+    made.prepare()
     line = made.epoch(0, [])
     x, y = made.data["test"]
     optimizer = made.optimizer
@@ -158,7 +170,7 @@ def test_metrics_are_those_of_w_with_its_own_statistics_and_of_w_hat():
 
     at_w_hat = loss()
     assert line["test_loss_hat"] == pytest.approx(at_w_hat, rel=1e-6)
-    update_bn([made.data["train"][0]], made.model, optimizer)
+    update_bn(made.evaluation._training_batches(), made.model, optimizer)
     with optimizer.averaged():
         at_w = loss()
     assert line["test_loss"] == pytest.approx(at_w, rel=1e-6)
@@ -366,3 +378,161 @@ def test_asking_git_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     calls = (tmp_path / "git.calls").read_text().splitlines()
     assert len(calls) == 2
     assert all(call.startswith("--no-optional-locks ") for call in calls)
+
+
+def graphed(monkeypatch: pytest.MonkeyPatch, optimizer: str) -> Learner:
+    """A learner that believes in graphs: what Python sees of them, on a CPU. A replay leaves `p.grad` as it is, and
+    its gradients in places of the graph's own.
+    """
+
+    def capture(function: Any, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+        before = copy.deepcopy(model.state_dict())
+        function()
+        own = [p.grad for p in model.parameters()]
+        model.load_state_dict(before)
+
+        def replay() -> None:
+            seen = [p.grad for p in model.parameters()]
+            function()
+            for p, mine, old in zip(model.parameters(), own, seen, strict=True):
+                mine.copy_(p.grad)  # type: ignore[union-attr]
+                p.grad = old
+
+        return replay
+
+    monkeypatch.setattr(_learner, "capture", capture)
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    made = Learner(PlainBlobs(), spec(optimizer))
+    made.graphed = True
+    made.prepare()
+    made.cursor.zero_()
+    return made
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "schedule-free-sgd", "muon"])
+def test_steps_outside_of_graphs_find_the_gradients_of_the_graph_that_was_replayed(
+    optimizer: str, monkeypatch: pytest.MonkeyPatch
+):
+    plain = Learner(PlainBlobs(), spec(optimizer))
+    plain.prepare()
+    captured = graphed(monkeypatch, optimizer)  # 200 rows in batches of 16: two graphs, of 16 and of 8 rows
+    for number in range(2):
+        assert without_times([captured.epoch(number, [])]) == without_times([plain.epoch(number, [])])
+
+
+def test_a_file_that_has_changed_is_not_trained_under_its_old_name(tmp_path: Path):
+    task = tmp_path / "blobs_again.py"
+    task.write_text(Path(TASK).read_text())
+    old = spec(task=str(task))
+    task.write_text(Path(TASK).read_text() + "# edited\n")
+    with pytest.raises(InputError, match="has changed since the comparison began"):
+        train(old, Run(tmp_path / "run"))
+    with pytest.raises(InputError, match="adam-plus has changed"):
+        train(dataclasses.replace(spec(), optimizer_digest="of another version"), Run(tmp_path / "run"))
+
+
+def test_a_file_is_executed_once_as_long_as_it_stays_the_same(tmp_path: Path):
+    file = tmp_path / "counting.py"
+    file.write_text("value = object()\n")
+    first = load_file(file, "a task")
+    assert load_file(file, "a task").value is first.value
+    file.write_text("value = object()  # edited\n")
+    assert load_file(file, "a task").value is not first.value
+    file.write_text("raise ValueError\n")
+    for _ in range(2):
+        with pytest.raises(InputError, match="line 1: ValueError"):
+            load_file(file, "a task")
+
+
+class Sorted(Blobs):
+    """Rows by class, more of them than are evaluated at once, and a last batch of one row."""
+
+    def data(self) -> dict[str, Any]:
+        generator = torch.Generator().manual_seed(0)
+        y = torch.arange(501) // 251
+        x = torch.randn(501, 1, 4, 4, generator=generator) + 3.0 * y.view(-1, 1, 1, 1)
+        some = torch.randperm(501, generator=generator)[:100]
+        return {"train": (x, y), "validation": (x[some], y[some]), "test": (x[some], y[some])}
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def test_statistics_at_w_are_those_of_all_classes_however_rows_are_sorted():
+    made = Learner(Sorted(), spec("adam-plus", settings={"lr": 0.5}))
+    made.prepare()
+    line = [made.epoch(number, []) for number in range(3)][-1]
+    assert line["test_accuracy"] > 0.95  # 0.83, with statistics of the first class alone
+    assert line["train_accuracy"] > 0.9  # a sample of both classes, too
+    sizes = [len(batch) for batch in made.evaluation._training_batches()]
+    assert sizes == [64] * 7
+
+
+def test_rows_evaluated_at_once_are_the_tasks_to_say():
+    class Few(Blobs):
+        evaluation_rows = 10
+
+    made = Learner(Few(), spec("sgd"))
+    made.prepare()
+    seen: list[int] = []
+    made.model.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    made.evaluation.metrics(made.optimizer)
+    assert set(seen) == {10}
+
+
+def test_a_schedule_that_says_nothing_means_the_settings_of_the_start():
+    class Once(Blobs):
+        def schedule(self, now: Moment) -> dict[str, float]:
+            return {"lr": 0.1} if now.epoch == 1 else {}
+
+    made = Learner(Once(), spec("sgd", settings={"lr": 1.0}))
+    made.prepare()
+    assert [made.epoch(number, [])["lr"] for number in range(3)] == [1.0, 0.1, 1.0]
+    assert made.optimizer.param_groups[0]["lr"] == 1.0
+
+
+def test_a_schedule_of_what_nobody_has_or_a_graph_cannot_change_is_refused():
+    made = learner("msgd")
+    with pytest.raises(InputError, match="'learning_rate', which no optimizer has"):
+        made.optimizing.set({"learning_rate": 0.1})
+    made.optimizing.captured, made.optimizing.tensors = True, ("lr",)
+    with pytest.raises(InputError, match="capture = False"):
+        made.optimizing.set({"momentum": 0.5})
+
+
+def test_dampening_is_not_captured():
+    assert not Optimizing(spec("msgd", settings={"lr": 1.0, "dampening": 0.5}), nn.Linear(1, 1), captured=True).captured
+
+
+def test_ranks_have_random_numbers_of_their_own_and_the_same_order():
+    class Seen(PlainBlobs):
+        drawn: list[float] = []  # noqa: RUF012 - of this test
+
+        def augment(self, x: Tensor) -> Tensor:
+            self.drawn.append(float(torch.rand(())))
+            return x
+
+    orders = []
+    for rank in (0, 1):
+        made = Learner(Seen(), spec("sgd"))
+        made.prepare()
+        made.rank = rank
+        made.epoch(0, [])
+        orders.append(made.order.clone())
+    assert torch.equal(*orders)
+    half = len(Seen.drawn) // 2
+    assert Seen.drawn[:half] != Seen.drawn[half:]
+
+
+def test_event_files_have_each_epoch_once_after_a_restart_without_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = Run(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        kill_at(patch, 3)
+        with pytest.raises(Killed):
+            train(spec(), run, checkpoint_every=1e9)
+    time.sleep(1.1)  # a file of events has its second in its name
+    train(spec(), run)
+    events = EventAccumulator(str(run.folder)).Reload()
+    assert [event.step for event in events.Scalars("test_loss")] == [1, 2, 3, 4]

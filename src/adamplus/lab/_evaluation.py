@@ -14,8 +14,8 @@ from adamplus import update_bn
 from ._meter import Meter, sums
 from .tasks import Split, Task
 
-ROWS = 2000  # that are evaluated together
-STATISTICS = (8, 500)  # batches of so many training rows make BatchNorm statistics at w
+BATCHES = 4  # whose rows are evaluated together, unless the task says how many
+STATISTICS = 4000  # training rows, or about as many, make BatchNorm statistics at w
 
 
 def has_two_points(optimizer: Optimizer) -> bool:
@@ -38,9 +38,17 @@ class Evaluation:
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         train_rows = len(data["test"][0]) if task.train_rows is None else task.train_rows
         self.rows = {name: train_rows if name == "train" else len(x) for name, (x, _) in data.items()}
+        self.at_once = BATCHES * task.batch if task.evaluation_rows is None else task.evaluation_rows
+        # Of training rows some, the same at every evaluation, at random: a file may have them sorted by class.
+        rows = len(data["train"][0])
+        order = torch.arange(rows) if task.ordered else torch.randperm(rows, generator=torch.Generator().manual_seed(0))
+        self.sample = order[: max(train_rows, STATISTICS)].to(data["train"][0].device)
 
     def metrics(self, optimizer: Optimizer) -> dict[str, float]:
         """By split and name: at w, and with the ending `_hat` at ŵ, where that is another point."""
+        if self.world > 1:  # each rank has BatchNorm statistics of its own rows
+            for buffer in self.model.buffers():
+                dist.broadcast(buffer, 0)
         if not has_two_points(optimizer):
             return self._everything("")
         at_w_hat = self._everything("_hat")
@@ -53,9 +61,8 @@ class Evaluation:
         before = [(t, t.detach().clone()) for t in (*self.model.parameters(), *self.model.buffers())]
         optimizer.eval()
         try:
-            batches, rows = STATISTICS
             with self.autocast():
-                update_bn(self.data["train"][0][: batches * rows].split(rows), self.model, cast("Any", _Here))
+                update_bn(self._training_batches(), self.model, cast("Any", _Here))
             yield
         finally:
             optimizer.train()
@@ -63,12 +70,20 @@ class Evaluation:
                 for tensor, value in before:
                     tensor.copy_(value)
 
+    def _training_batches(self) -> Iterator[Tensor]:
+        """As BatchNorm sees them in training, all of one size."""
+        rows = self.sample[:STATISTICS]
+        size = min(self.at_once, len(rows))
+        for some in rows[: len(rows) // size * size].split(size):
+            yield self.task.augment(self.data["train"][0][some])
+
     def _everything(self, ending: str) -> dict[str, float]:
         self.model.eval()
         found: dict[str, float] = {}
         for name, (x, y) in self.data.items():
             if rows := self.rows[name]:
-                means = self._on(x[:rows], y[:rows])
+                chosen = self.sample[:rows] if name == "train" else slice(rows)
+                means = self._on(x[chosen], y[chosen])
                 found |= {f"{name}_{metric}{ending}": value for metric, value in means.items()}
         self.model.train()
         return found
@@ -76,7 +91,9 @@ class Evaluation:
     def _on(self, x: Tensor, y: Tensor) -> dict[str, float]:
         """Means over a split, of which each rank takes its share of batches; all of a stream, which has an order."""
         rank, world = (0, 1) if self.task.ordered else (self.rank, self.world)
-        size = self.task.batch if self.task.ordered else _size(-(-len(x) // world))
+        size = self.task.batch if self.task.ordered else _size(-(-len(x) // world), self.at_once)
+        if -(-len(x) // size) < world:  # too few for everyone, so everyone takes all
+            rank, world = 0, 1
         meter = Meter(x.device)
         self.task.begin(self.model)
         with torch.no_grad(), self.autocast():
@@ -92,6 +109,6 @@ class _Here:
     averaged = staticmethod(nullcontext)  # the parameters are at w already
 
 
-def _size(rows: int) -> int:
+def _size(rows: int, most: int) -> int:
     """Of batches, so that the last is as large as the others, if that can be."""
-    return next(n for n in range(min(ROWS, rows), 0, -1) if rows % n == 0 or n < ROWS // 4)
+    return next(n for n in range(min(most, rows), 0, -1) if rows % n == 0 or n <= most // 4)

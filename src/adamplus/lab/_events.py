@@ -5,12 +5,12 @@ from typing import Any
 
 
 class Events:
-    """Writes an epoch's metrics as scalars; after a resumption, TensorBoard drops what came after its epoch."""
+    """Writes an epoch's metrics as scalars; what an earlier attempt wrote of later epochs is dropped."""
 
     def __init__(self, folder: Path, epoch: int) -> None:
         from torch.utils.tensorboard.writer import SummaryWriter
 
-        self.writer: Any = SummaryWriter(str(folder), purge_step=epoch + 1 if epoch else None)
+        self.writer: Any = SummaryWriter(str(folder), purge_step=epoch + 1)
 
     def add(self, line: dict[str, float]) -> None:
         """Add a line of metrics."""

@@ -4,17 +4,26 @@ import hashlib
 import importlib.util
 import sys
 import traceback
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import torch
+
 from ._errors import InputError
+
+LOOP = ("_learner", "_optimizing", "_evaluation", "_meter", "_capture", "augment")
+"""The files of the loop that trains."""
 
 
 def load_file(path: Path, what: str) -> ModuleType:
     """The file as a module; an error in it is told with its file and line."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file, which should have {what}")
-    spec = importlib.util.spec_from_file_location(f"adamplus_file_{digest(path)[:12]}", path.resolve())
+    name = "adamplus_file_" + hashlib.sha256(f"{path.resolve()}\n{digest(path)}".encode()).hexdigest()[:16]
+    if name in sys.modules:  # once, or what a file caches would be made anew for every run
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -22,8 +31,10 @@ def load_file(path: Path, what: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
+        del sys.modules[name]
         raise InputError(f"{path}, line {error.lineno}: {error.msg}") from error
     except Exception as error:
+        del sys.modules[name]
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path.resolve()]
         raise InputError(f"{path}, line {lines[-1] if lines else '?'}: {type(error).__name__}: {error}") from error
     return module
@@ -32,3 +43,15 @@ def load_file(path: Path, what: str) -> ModuleType:
 def digest(path: Path) -> str:
     """Of a file's content."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@cache
+def own_digest() -> str:
+    """Of what decides numbers beside a run's own files: torch, the optimizers of this package, and the loop."""
+    package = Path(__file__).parents[1]
+    files = [*package.glob("optim/*.[pc]*"), *package.glob("lab/optimizers/*.py"), *package.glob("lab/models/*.py")]
+    files += [package / "lab" / f"{name}.py" for name in LOOP]
+    whole = hashlib.sha256(torch.__version__.encode())
+    for file in sorted(file for file in files if file.suffix in (".py", ".c")):
+        whole.update(file.name.encode() + file.read_bytes())
+    return whole.hexdigest()

@@ -14,6 +14,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from adamplus.theory._probes import undisturbed
+
 from ._capture import capture
 from ._errors import InputError
 from ._evaluation import Evaluation
@@ -39,6 +41,7 @@ class Learner:
         torch.manual_seed(spec.seed)
         self.model = task.model().to(self.device)
         if on_cuda:
+            torch.cuda.reset_peak_memory_stats(self.device)
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
             self.model = cast("nn.Module", cast("Any", self.model).to(memory_format=torch.channels_last))
         self.graphed = on_cuda and self.world == 1 and task.capture
@@ -109,16 +112,30 @@ class Learner:
                 self.optimizer.step()
             self.cursor.add_(size)
 
-        return capture(step, self.model, self.optimizer)
+        replay = capture(step, self.model, self.optimizer)
+        # Each graph leaves gradients in places of its own, where a step outside of it has to look for them.
+        gradients = [(p, p.grad) for p in self.model.parameters()]
+
+        def replay_and_point() -> None:
+            replay()
+            for p, gradient in gradients:
+                p.grad = gradient
+
+        return replay if self.graphed_step else replay_and_point
 
     def prepare(self) -> None:
         """Do what takes time once: compile, and capture a graph of each size of batch. Nothing moves by it."""
         rows = len(self.data["train"][0])
         self.order = torch.arange(rows, device=self.device)
         self.cursor = torch.zeros((), dtype=torch.int64, device=self.device)
-        if self.graphed:
+        if self.device.type == "cuda":
             torch._dynamo.reset()  # or it would count what it compiled for other runs, and give up
             self.task.begin(self.model)
+        if self.device.type == "cuda" and not self.graphed:
+            with undisturbed(self.model, self.optimizer):
+                self.loss(self.order[self.rank : min(self.task.batch, rows) : self.world])[0].backward()
+                self.optimizer.zero_grad()
+        if self.graphed:
             for size in {min(self.task.batch, rows), rows % self.task.batch or self.task.batch}:
                 self.graphs[size] = self._captured(size, compiled=size == self.task.batch)
 
@@ -129,6 +146,8 @@ class Learner:
         lr = self.optimizing.set(self.task.schedule(now))
         if not self.task.ordered:
             self.order.copy_(torch.randperm(len(self.order)))
+        if self.rank:  # or all ranks would draw the same crops and drop the same units
+            torch.manual_seed(_mixed(self.spec.seed, number, self.rank))
         self.cursor.zero_()
         self.meter.reset()
         self.model.train()
@@ -171,6 +190,6 @@ class Learner:
         self.steps, self.seconds = state["steps"], state["seconds"]
 
 
-def _mixed(seed: int, epoch: int) -> int:
+def _mixed(*numbers: int) -> int:
     """The seed of an epoch."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{epoch}".encode()).digest()[:7])
+    return int.from_bytes(hashlib.sha256("/".join(map(str, numbers)).encode()).digest()[:7])

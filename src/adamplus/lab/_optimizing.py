@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from . import optimizers
+from ._errors import InputError, nearest
 from ._evaluation import has_two_points
 from ._spec import Spec
 
@@ -16,13 +17,15 @@ class Optimizing:
     def __init__(self, spec: Spec, model: nn.Module, captured: bool) -> None:
         contender, _ = optimizers.find(spec.optimizer)
         self.device = torch.device(spec.device)
-        self.captured = captured and contender.captured is not None
-        extra = (contender.captured or {}) if self.captured else {}
-        settings = {**contender.settings, **spec.settings, **extra}
+        settings = {**contender.settings, **spec.settings}
+        # A first step with dampening is unlike that from a buffer of zeros, which is what a graph begins with.
+        self.captured = captured and contender.captured is not None and not settings.get("dampening")
+        settings |= (contender.captured or {}) if self.captured else {}
         self.optimizer = contender.build(list(model.parameters()), **settings)
         if has_two_points(self.optimizer):
             cast("Any", self.optimizer).train()
         self.start = [dict(group) for group in self.optimizer.param_groups]
+        self.changed: set[str] = set()
         self.tensors = contender.tensors if self.captured else ()
         self._make_tensors()
 
@@ -32,17 +35,27 @@ class Optimizing:
             group.update({name: torch.tensor(float(group[name]), device=self.device) for name in self.tensors})
 
     def set(self, factors: dict[str, float]) -> float:
-        """Have settings of the start, times factors; the learning rate that this makes."""
+        """Have settings of the start, times factors, which are 1 where none is given; the learning rate now."""
+        for name in factors:
+            self._check(name)
+        self.changed |= factors.keys()
         for group, start in zip(self.optimizer.param_groups, self.start, strict=True):
-            for name, factor in factors.items():
-                if name not in start:  # a task may change β, which few optimizers have
-                    continue
-                value = float(start[name]) * factor
+            for name in self.changed & start.keys():  # a task may change β, which few optimizers have
+                value = float(start[name]) * factors.get(name, 1.0)
                 if isinstance(group[name], Tensor):
                     group[name].fill_(value)
                 else:
                     group[name] = value
-        return float(self.start[0]["lr"]) * factors.get("lr", 1.0)
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def _check(self, name: str) -> None:
+        known = {key for contender in optimizers.CONTENDERS.values() for key in contender.names()}
+        if name not in known and name not in self.start[0]:
+            raise InputError(f"the schedule changes {name!r}, which no optimizer has: {nearest(name, sorted(known))}")
+        if self.captured and name in self.start[0] and name not in self.tensors:
+            raise InputError(
+                f"the schedule changes {name!r}, and a captured step has it as it was: set capture = False in the task"
+            )
 
     def stats(self) -> dict[str, float]:
         """‖z‖, η and Σ‖z‖, of the family."""

@@ -30,6 +30,8 @@ class Spec:
     """Number of the settings within the search; 0 in the final phase."""
     device: str = "cpu"
     precision: Literal["float32", "bfloat16"] = "float32"
+    processes: int = 1
+    """That train together, under DDP: each has its own BatchNorm statistics and random numbers."""
     first_batch: int = 0
     """T₀: rows that a first step of its own sees, as the theorems ask; 0 for none."""
     probe: bool = False

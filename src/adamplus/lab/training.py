@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from . import tasks
+from . import optimizers, tasks
 from ._certificate import certificate
 from ._errors import InputError
 from ._events import Events
@@ -47,7 +47,13 @@ def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
 
 
 def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
-    task, _ = tasks.find(spec.task)
+    task, digest = tasks.find(spec.task)
+    for name, now, then in (
+        (spec.task, digest, spec.task_digest),
+        (spec.optimizer, optimizers.find(spec.optimizer)[1], spec.optimizer_digest),
+    ):
+        if now != then:
+            raise InputError(f"{name} has changed since the comparison began: start it again with what it is now")
     writes = not dist.is_initialized() or dist.get_rank() == 0
     try:
         learner = Learner(task, spec)
@@ -87,7 +93,7 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
         "seconds": learner.seconds,
         "steps_per_second": learner.steps / learner.seconds,
         "state_bytes": sum(t.nbytes for t in tensors),
-        "peak_bytes": torch.cuda.max_memory_allocated() if learner.device.type == "cuda" else None,
+        "peak_bytes": torch.cuda.max_memory_allocated(learner.device) if learner.device.type == "cuda" else None,
     }
 
 

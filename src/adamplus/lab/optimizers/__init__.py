@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .._errors import InputError, nearest
-from .._files import digest, load_file
+from .._files import digest, load_file, own_digest
 from . import _adamplus, _schedule_free, _torch
 from ._contender import Contender, LogUniform, UnavailableError
 
@@ -32,7 +32,7 @@ def find(name: str) -> tuple[Contender, str]:
         return contender, digest(Path(name))
     if name not in CONTENDERS:
         raise InputError(f"unknown optimizer {name!r}: {nearest(name, CONTENDERS)}")
-    return CONTENDERS[name], "registered"
+    return CONTENDERS[name], own_digest()
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:

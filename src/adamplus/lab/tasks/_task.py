@@ -41,6 +41,8 @@ class Task(ABC):
     train_rows: ClassVar[int | None] = None
     """How many training rows are evaluated like validation and test data; as many as test rows by itself."""
 
+    evaluation_rows: ClassVar[int | None] = None
+    """How many rows are evaluated at once; those of four batches by itself."""
     capture: ClassVar[bool] = True
     """Whether a step can be one CUDA graph; False where it asks the host, by `.item()` or an `if` on values."""
 

@@ -1,0 +1,87 @@
+"""The lab's loop on a GPU: graphs take the steps that launches one by one take, and runs go on bit for bit."""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from adamplus.lab._files import own_digest
+from adamplus.lab._learner import Learner
+from adamplus.lab._spec import Spec
+from adamplus.lab.optimizers import CONTENDERS, UnavailableError
+from adamplus.lab.tasks import Split, Task
+
+ON_GPU = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
+pytestmark = pytest.mark.skipif(not ON_GPU, reason="needs a GPU, and TRITON_INTERPRET=0")
+NAMES = list(CONTENDERS)
+
+
+class Rows(Task):
+    """200 rows in batches of 16, of which the last has 8; nothing in it is random."""
+
+    batch = 16
+    train_rows = 0
+
+    def data(self) -> dict[str, Split]:
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(264, 12, generator=generator)
+        y = (x[:, :6].sum(1) > x[:, 6:].sum(1)).long()
+        return {"train": (x[:200], y[:200]), "validation": (x[200:232], y[200:232]), "test": (x[232:], y[232:])}
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 2))
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(outputs, y)
+
+
+class OneByOne(Rows):
+    capture = False
+
+
+class Dropping(Rows):
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(12, 16), nn.BatchNorm1d(16), nn.Dropout(0.2), nn.Linear(16, 2))
+
+
+def learner(task: Task, name: str) -> Learner:
+    made = Learner(task, Spec(str(Path(__file__)), "", name, own_digest(), name, {"lr": 0.01}, 1, 3, device="cuda:0"))
+    made.prepare()
+    return made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_graphs_take_the_steps_of_launches_one_by_one(name: str):
+    try:
+        captured, plain = learner(Rows(), name), learner(OneByOne(), name)
+    except UnavailableError as missing:
+        pytest.skip(str(missing))
+    for number in range(3):
+        line, other = captured.epoch(number, []), plain.epoch(number, [])
+        assert line["running_loss"] == pytest.approx(other["running_loss"], rel=1e-4)  # kernels may be fused otherwise
+        assert line["test_loss"] == pytest.approx(other["test_loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(name: str):
+    try:
+        whole, first = learner(Dropping(), name), learner(Dropping(), name)
+    except UnavailableError as missing:
+        pytest.skip(str(missing))
+    for number in range(3):
+        whole.epoch(number, [])
+    for number in range(2):
+        first.epoch(number, [])
+    file = io.BytesIO()
+    torch.save(first.state(), file)
+    file.seek(0)
+    task = Dropping()
+    again = Learner(task, first.spec)
+    again.load(torch.load(file, map_location="cpu", weights_only=True))
+    again.prepare()
+    again.epoch(2, [])
+    for one, other in zip(whole.model.state_dict().values(), again.model.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
