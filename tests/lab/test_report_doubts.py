@@ -220,6 +220,7 @@ def first_epoch(**values: Any) -> Callable[[Path], None]:
         (first_epoch(test_accuracy=[1]), "epoch 1: test_accuracy is [1]"),
         (first_epoch(seconds="1"), "epoch 1: seconds is '1'"),
         (first_epoch(validation_accuracy=10**400), "epoch 1: validation_accuracy is 1000"),
+        (first_epoch(train_loss=10**400), "and should be below 1e300"),
         (change("settings.json", "spec", "epochs", to="2"), "metrics.jsonl has 2 epochs of 2"),
         (change("settings.json", "spec", "settings", to=None), "settings.json: settings is None"),
         (change("settings.json", "spec", "label", to=["a"]), "settings.json: label is ['a'], and should be a name"),

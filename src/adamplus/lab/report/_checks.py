@@ -23,6 +23,11 @@ def _number(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1e300)  # a float holds no more
 
 
+def _drawable(value: Any) -> bool:
+    """Anything but a whole number that no float holds: charts leave out what is no number."""
+    return not isinstance(value, int) or _number(value)
+
+
 def _object(value: Any) -> bool:
     return isinstance(value, dict)
 
@@ -89,7 +94,8 @@ def check_run(settings: Mapping[str, Any], epochs: list[dict[str, Any]], end: Ma
             raise CorruptError(f"{name}: {wrong}")
     judged = (f"test_{task['metric']}", f"validation_{task['metric']}", "test_loss", "seconds")
     for epoch in epochs:
-        if wrong := _wrong(epoch, dict.fromkeys(judged, (_maybe(_number), "a number"))):
+        fields = dict.fromkeys(epoch, (_drawable, "below 1e300")) | dict.fromkeys(judged, (_maybe(_number), "a number"))
+        if wrong := _wrong(epoch, fields):
             raise CorruptError(f"metrics.jsonl, epoch {epoch['epoch']}: {wrong}")
 
 

@@ -64,4 +64,8 @@ def _waiting(results: Results) -> str:
     waiting = len(results.absent) - early
     said = [f"{waiting} {'have' if waiting > 1 else 'has'} not begun"] if waiting else []
     said += [f"{early} failed before {'they' if early > 1 else 'it'} began"] if early else []
-    return f"Of the {asked} runs of this comparison, {listed(said)}; the same command trains them." if said else ""
+    return (
+        f"Of the {asked} runs of this comparison, {listed(said)}; the same command trains what is missing."
+        if said
+        else ""
+    )
