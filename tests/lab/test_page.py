@@ -202,3 +202,18 @@ def test_an_interrupted_comparison_opens_too(opened: Callable[..., Any], tmp_pat
     assert drawn(browser, "rates") == [["adam"]]
     assert not browser.find_element("css selector", "#curves").is_displayed()
     assert said(browser) == []
+
+
+def test_a_metric_called_hat_is_no_other_point(opened: Callable[..., Any], tmp_path: Path):
+    add_run(tmp_path, "adam", [0.4, 0.5], about={"metric": "y_hat"})
+    browser = opened()
+    title = browser.find_element("css selector", "#curves .ytitle")
+    assert title.text == "test y_hat"
+    assert drawn(browser, "curves") == [["adam"]]
+    assert browser.find_elements("css selector", 'input[value="ŵ"]') == []
+    add_run(tmp_path, "adam-plus", [0.4, 0.5], about={"metric": "y_hat"}, columns={"test_y_hat_hat": 0.3})
+    browser = opened()
+    click(browser, 'input[value="ŵ"]')
+    assert browser.find_element("css selector", "#curves .ytitle").text == "test y_hat at ŵ"
+    assert drawn(browser, "curves") == [["adam", "adam-plus"]]
+    assert said(browser) == []

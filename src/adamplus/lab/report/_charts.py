@@ -41,7 +41,7 @@ def _task(results: Results, task: TaskResults, table: list[Row]) -> dict[str, An
         "title": task.title,
         "metric": task.metric,
         "higher": task.higher,
-        "target": task.about.get("target"),
+        "target": _json(task.about.get("target")),
         "curves": [curves(task.finals.get(label, [])) for label in results.labels],
         "trials": [
             [[_json(lr), _json(value)] for lr, value in row.sensitivity.points] if row.sensitivity else []

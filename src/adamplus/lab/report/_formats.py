@@ -51,10 +51,14 @@ def _plain(row: Row) -> dict[str, Any]:
         "lr_good_high": trials and trials.high,
         "lr_good_factor": trials and trials.factor,
         "lr_searched_factor": trials and trials.searched,
+        "lr_trial_spacing": trials and trials.spacing,
+        "settings_at_edge": " ".join(row.edge),
+        "search_without_result": row.untuned,
         "settings": None if row.settings is None else json.dumps(row.settings),
         "diverged": row.diverged,
         "failed": row.failed,
         "unfinished": row.unfinished,
+        "not_begun": row.not_begun,
     }
 
 
@@ -96,5 +100,6 @@ def _markdown(text: str) -> str:
 
 def _latex(text: str) -> str:
     signs = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+    signs |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}  # the default font has others there
     signs |= {"×": r"$\times$", "∞": r"$\infty$", "–": "--", "−": "$-$"} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
     return "".join(signs.get(sign, sign) for sign in " ".join(text.split()))

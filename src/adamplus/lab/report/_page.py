@@ -49,7 +49,23 @@ def _warnings(results: Results) -> Markup:
     told = {task.name for task in results.tasks}
     if missing := [name for name in results.comparison.get("tasks", []) if name not in told]:
         said.append(f"There are no runs yet of {listed(missing)}.")
+    if text := _waiting(results):
+        said.append(text)
     if count := len(results.unreadable):
         folders = f"{count} run folder{'s' if count > 1 else ''}"
         said.append(f"{folders} could not be read; what is wrong is in the table of runs.")
     return join(*(tag("p", text, class_="warning") for text in said))
+
+
+def _waiting(results: Results) -> str:
+    """How many runs the comparison names that there is nothing of."""
+    asked = len(results.comparison.get("runs", []))
+    early = sum(run.failure is not None for run in results.absent)
+    waiting = len(results.absent) - early
+    said = [f"{waiting} {'have' if waiting > 1 else 'has'} not begun"] if waiting else []
+    said += [f"{early} failed before {'they' if early > 1 else 'it'} began"] if early else []
+    return (
+        f"Of the {asked} runs of this comparison, {listed(said)}; the same command trains what is missing."
+        if said
+        else ""
+    )

@@ -7,6 +7,8 @@ from typing import Any
 
 from .._errors import InputError
 from .._store import CorruptError, Run, Store
+from ._absent import Absent, absent
+from ._checks import check_comparison, check_run
 
 COMPARISON = "comparison.json"
 
@@ -49,6 +51,8 @@ class TaskResults:
     about: dict[str, Any]
     finals: dict[str, list[Record]]
     trials: dict[str, list[Record]]
+    absent: list[Absent] = field(default_factory=list)
+    """Runs of this task that are named and not there."""
 
     @property
     def metric(self) -> str:
@@ -76,12 +80,18 @@ class Results:
     runs: list[Record]
     unreadable: dict[str, str] = field(default_factory=dict)
     """Folders, and what is wrong with them."""
+    absent: list[Absent] = field(default_factory=list)
+    """Runs that are named and not there."""
 
     def chosen(self, task: TaskResults, label: str) -> dict[str, Any] | None:
         """The settings of the final runs; None where there are none yet."""
         asked = self.comparison.get("chosen", {}).get(task.name, {}).get(label)
         finals = task.finals.get(label)
         return finals[0].spec["settings"] if finals else asked
+
+    def ranges(self, label: str) -> dict[str, Any]:
+        """What is declared to be searched, whether it was or not."""
+        return (self.comparison.get("ranges") or self.comparison.get("search") or {}).get(label, {})
 
 
 def read(root: Path) -> Results:
@@ -108,22 +118,26 @@ def read(root: Path) -> Results:
     labels = _in_order(comparison.get("labels", []), [record.spec["label"] for record in counted])
     names = _in_order(comparison.get("tasks", []), [record.spec["task"] for record in counted])
     titles = _titles(names)
+    lacking = absent(root, comparison, [*(record.folder for record in records), *unreadable])
     tasks = [
-        _task(name, titles[name], labels, [record for record in counted if record.spec["task"] == name])
+        _task(
+            name,
+            titles[name],
+            labels,
+            [record for record in counted if record.spec["task"] == name],
+            [run for run in lacking if run.task == name],
+        )
         for name in names
         if any(record.spec["task"] == name for record in counted)
     ]
-    return Results(comparison, labels, tasks, records, unreadable)
+    return Results(comparison, labels, tasks, records, unreadable, lacking)
 
 
 def _record(run: Run, folder: str) -> Record:
     run.check()
-    settings = run.settings()
-    needed = {"task", "label", "settings", "seed", "epochs", "phase"}
-    spec, task = settings["spec"], settings.get("task") or {}
-    if not needed <= spec.keys() or spec["phase"] not in ("search", "final") or "metric" not in task:
-        raise CorruptError("settings.json does not say what was run")
-    return Record(folder, settings, run.metrics(), run.end() or {})
+    settings, epochs, end = run.settings(), run.metrics(), run.end() or {}
+    check_run(settings, epochs, end)
+    return Record(folder, settings, epochs, end)
 
 
 def _comparison(root: Path) -> dict[str, Any]:
@@ -136,9 +150,7 @@ def _comparison(root: Path) -> dict[str, Any]:
         raise InputError(
             f"{path} cannot be read ({error}): remove it, and the report is made of the runs alone"
         ) from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path} holds no object: remove it, and the report is made of the runs alone")
-    return content
+    return check_comparison(path, content)
 
 
 def _count(records: list[Record], comparison: dict[str, Any]) -> list[Record]:
@@ -189,11 +201,11 @@ def _titles(names: list[str]) -> dict[str, str]:
     return {name: stem if list(stems.values()).count(stem) == 1 else name for name, stem in stems.items()}
 
 
-def _task(name: str, title: str, labels: list[str], records: list[Record]) -> TaskResults:
+def _task(name: str, title: str, labels: list[str], records: list[Record], lacking: list[Absent]) -> TaskResults:
     about = max(records, key=lambda record: str(record.settings.get("started", ""))).settings["task"]
     by: dict[str, dict[str, list[Record]]] = {"final": {}, "search": {}}
     for label in labels:
         for record in records:
             if record.spec["label"] == label:
                 by[record.spec["phase"]].setdefault(label, []).append(record)
-    return TaskResults(name, title, about, by["final"], by["search"])
+    return TaskResults(name, title, about, by["final"], by["search"], lacking)

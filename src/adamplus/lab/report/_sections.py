@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from ._absent import Absent
 from ._answers import answer
 from ._charts import style
 from ._html import Markup, join, tag
@@ -76,20 +77,30 @@ def _task(task: TaskResults) -> list[str]:
 
 
 def _search(results: Results) -> str:
+    """How settings were come by, with the ranges that are declared for them."""
     said = results.comparison
     found = max((len(runs) for task in results.tasks for runs in task.trials.values()), default=0)
     trials = said.get("tune", found)
-    if not trials:
-        return "None: every optimizer ran with the settings that it has by itself or was given."
-    ranges = [
+    declared = {label: found for label in results.labels if (found := results.ranges(label))}
+    if trials:
+        text = (
+            f"{trials} trial{'s' if trials != 1 else ''} for each optimizer on each task, "
+            "judged on validation data after the last epoch"
+        )
+    elif "tune" not in said:
+        return "No trials are in the folder. The settings of each run are in the table of runs."
+    elif declared or "ranges" not in said:
+        text = (
+            "None. Each setting that a search would have chosen was at the middle (the geometric mean) of its declared "
+            "range; all others were as the optimizer has them by itself or was given"
+        )
+    else:
+        return "None: every optimizer ran with settings that it was given or has by itself."
+    items = [
         tag("li", tag("b", label), ": ", ", ".join(f"{key} {space}" for key, space in found.items()))
-        for label, found in (said.get("search") or {}).items()
+        for label, found in declared.items()
     ]
-    text = (
-        f"{trials} trial{'s' if trials != 1 else ''} for each optimizer on each task, "
-        "judged on validation data after the last epoch"
-    )
-    return join(text, ":", tag("ul", *ranges, class_="columns")) if ranges else f"{text}."
+    return join(text, ":", tag("ul", *items, class_="columns")) if items else f"{text}."
 
 
 def _versions(run: Record) -> str:
@@ -129,10 +140,20 @@ def result_table(results: Results, task: TaskResults, table: list[Row]) -> Marku
             for name, text in zip(names, texts, strict=True)
         ]
         body.append(tag("tr", *parts))
-    caption = tag("h3", task.title)
-    return join(
-        caption, tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="scroll", tabindex="0")
-    )
+    shown = tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="scroll", tabindex="0")
+    return join(tag("h3", task.title), shown, *(tag("p", text, class_="quiet") for text in _doubts(table)))
+
+
+def _doubts(table: list[Row]) -> list[str]:
+    """Where the search has not found what it looked for."""
+    said = []
+    for row in table:
+        if row.untuned:
+            said.append(f"{row.label}: no trial finished, so its final runs have the middle of the declared range.")
+        elif row.edge:
+            values = settings({key: (row.settings or {}).get(key) for key in row.edge})
+            said.append(f"{row.label}: {values} is best and at the edge of what was tried; better may lie beyond.")
+    return said
 
 
 def _pictures(table: list[Row]) -> Any:
@@ -149,8 +170,8 @@ def _pictures(table: list[Row]) -> Any:
             return DASH
         parts = []
         title = number(row.score.mean)
-        if row.score.interval is not None:
-            left, right = row.score.interval
+        if row.interval is not None:
+            left, right = row.interval
             title = f"{number(left)} to {number(right)}"
             parts.append(tag("line", x1=f"{at(left):.1f}", x2=f"{at(right):.1f}", y1="8", y2="8"))
         parts.append(tag("circle", cx=f"{at(row.score.mean):.1f}", cy="8", r="3.5"))
@@ -173,9 +194,13 @@ def notes() -> Markup:
         "p",
         "Test metric and loss: mean ± standard error over the n final runs that finished, after the last epoch, at the "
         "point that one ships (w). Ranks: the places that are possible by Student’s 95 % intervals; a range where "
-        "they overlap, none for single runs. Time to target: training seconds, evaluation excluded, mean over the runs "
-        f"that reached it. Good lr: tested learning rates around the best one whose validation metric is within "
-        f"{100 * MARGIN:g} % of the best, as a factor, of the searched range. Runs lost: not in the means.",
+        "they overlap, none for single runs. A run that diverged or failed counts as worse than any that finished: the "
+        "interval of an optimizer that lost some has no end on the worse side, so that it is ahead of nobody. Time to "
+        "target: training seconds, evaluation excluded, mean over the runs that reached it. Good lr: tested learning "
+        f"rates around the best one whose validation metric is within {100 * MARGIN:g} % of the best, as a factor, of "
+        "the declared range; “< ×3.1” where the best trial is alone and trials are a factor of 3.1 apart on average, "
+        "so that nothing narrower can be told; “at the edge” where nothing further out than the best was tried. Runs "
+        "lost: not in the means.",
         class_="quiet notes",
     )
 
@@ -189,6 +214,7 @@ def run_table(results: Results) -> Markup:
         tag("tr", *[tag("td", DASH)] * 6, tag("td", f"unreadable: {reason}"), tag("td", DASH), tag("td", folder))
         for folder, reason in results.unreadable.items()
     ]
+    body += [tag("tr", *(tag("td", text) for text in _absent(run))) for run in results.absent]
     table = tag("table", tag("thead", head), tag("tbody", *body), class_="runs")
     summary = tag("summary", f"All {len(body)} runs, with their settings")
     return tag("details", summary, tag("div", table, class_="scroll", tabindex="0"))
@@ -209,6 +235,12 @@ def _run(run: Record) -> list[str]:
         DASH if spent is None else number(spent, 3),
         run.folder,
     ]
+
+
+def _absent(run: Absent) -> list[str]:
+    phase = "trial" if run.phase == "search" else run.phase
+    status = "not begun" if run.failure is None else f"failed before it began: {run.failure}"
+    return [run.task or DASH, run.label or DASH, phase, DASH, DASH, DASH, status, DASH, run.folder]
 
 
 def rerun(results: Results) -> Markup:

@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from .._errors import InputError
+
 CONFIDENCE = 0.95
 MARGIN = 0.05
 """How far from the best metric, relative to it, a learning rate still counts as good."""
@@ -39,9 +41,21 @@ def summarize(values: Iterable[float | None]) -> Summary:
 
 def student(freedom: int) -> float:
     """How many standard errors the interval reaches to either side."""
-    from scipy.special import stdtrit  # scikit-learn brings it
-
+    try:
+        from scipy.special import stdtrit
+    except ModuleNotFoundError as error:
+        raise InputError(f"intervals need {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+
+
+def with_losses(interval: tuple[float, float] | None, lost: int, higher: bool) -> tuple[float, float] | None:
+    """An interval of the runs that finished, without an end on the worse side where others were lost.
+
+    A lost run is worse than any that finished: who lost some is not ahead of anybody, however good the others are.
+    """
+    if interval is None or not lost:
+        return interval
+    return (-math.inf, interval[1]) if higher else (interval[0], math.inf)
 
 
 def ranks(intervals: Mapping[str, tuple[float, float] | None], higher: bool) -> dict[str, tuple[int, int]]:
@@ -73,6 +87,8 @@ class Sensitivity:
     """Around the best one, without a gap, the trials within the margin."""
     searched: float
     """The range that was searched, as a factor."""
+    spacing: float
+    """The factor from one trial to the next, on average: narrower ranges of good ones cannot be seen."""
 
     @property
     def factor(self) -> float:
@@ -107,4 +123,7 @@ def sensitivity(
     while last + 1 < len(points) and good(points[last + 1][1]):
         last += 1
     low, high = searched or (points[0][0], points[-1][0])
-    return Sensitivity(points, points[first][0], points[last][0], high / low)
+    # a declared range is cut into as many parts as there are trials; otherwise they are its ends, too
+    parts = len(points) if searched else max(1, len(points) - 1)
+    factor = high / low
+    return Sensitivity(points, points[first][0], points[last][0], factor, factor ** (1 / parts))

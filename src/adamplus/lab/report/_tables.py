@@ -1,11 +1,12 @@
 """The result table: what is told of each contender on each task."""
 
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ._results import Record, Results, TaskResults
-from ._statistics import Sensitivity, Summary, ranks, sensitivity, summarize
+from ._statistics import Sensitivity, Summary, ranks, sensitivity, summarize, with_losses
 from ._text import DASH, number, plus_minus, seconds, settings
 
 HEADINGS: tuple[str, ...] = (
@@ -43,9 +44,29 @@ class Row:
     peak_bytes: float | None
     sensitivity: Sensitivity | None
     settings: dict[str, Any] | None
+    edge: list[str]
+    """Settings of which nothing further out was tried: better ones may lie beyond."""
+    untuned: bool
+    """Whether no trial finished, so that the settings are the middles of their ranges."""
     diverged: int
     failed: int
     unfinished: int
+    not_begun: int
+
+    @property
+    def ended(self) -> int:
+        """Runs that finished, diverged or failed."""
+        return self.tried + self.failed
+
+    @property
+    def lost(self) -> int:
+        """Runs that count as worse than any that finished."""
+        return self.diverged + self.failed
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """What ranks go by: the score's, without an end on the worse side where runs were lost."""
+        return with_losses(self.score.interval, self.lost, self.task.higher)
 
     @property
     def target_seconds(self) -> float | None:
@@ -55,10 +76,10 @@ class Row:
 
 def rows(results: Results, task: TaskResults) -> list[Row]:
     """A row a contender, the best mean first, those without one last."""
-    scores = {label: _finished(task, label, f"test_{task.metric}") for label in results.labels}
-    places = ranks({label: score.interval for label, score in scores.items()}, task.higher)
-    found = [_row(results, task, label, scores[label], places.get(label)) for label in results.labels]
-    return sorted(found, key=lambda row: _place(row.score.mean, task.higher))
+    found = [_row(results, task, label) for label in results.labels]
+    places = ranks({row.label: row.interval for row in found}, task.higher)
+    ranked = [replace(row, rank=places.get(row.label)) for row in found]
+    return sorted(ranked, key=lambda row: _place(row.score.mean, task.higher))
 
 
 def _place(mean: float | None, higher: bool) -> tuple[bool, float]:
@@ -70,14 +91,16 @@ def _finished(task: TaskResults, label: str, column: str) -> Summary:
     return summarize(run.last(column) for run in task.of(label, "finished"))
 
 
-def _row(results: Results, task: TaskResults, label: str, score: Summary, rank: tuple[int, int] | None) -> Row:
+def _row(results: Results, task: TaskResults, label: str) -> Row:
     finished = task.of(label, "finished")
     tried = task.of(label, "finished", "diverged")
+    absent = [run for run in task.absent if run.label == label and run.phase == "final"]
+    failed_early = sum(run.failure is not None for run in absent)
     return Row(
         task=task,
         label=label,
-        rank=rank,
-        score=score,
+        rank=None,
+        score=_finished(task, label, f"test_{task.metric}"),
         loss=_finished(task, label, "test_loss"),
         reached=[found for run in tried if (found := seconds_to_target(task, run)) is not None],
         tried=len(tried),
@@ -86,9 +109,12 @@ def _row(results: Results, task: TaskResults, label: str, score: Summary, rank: 
         peak_bytes=summarize(run.end.get("peak_bytes") for run in finished).mean,
         sensitivity=learning_rates(results, task, label),
         settings=results.chosen(task, label),
+        edge=results.comparison.get("edge", {}).get(task.name, {}).get(label, []),
+        untuned=_untuned(results, task, label),
         diverged=len(task.of(label, "diverged")),
-        failed=len(task.of(label, "failed")),
+        failed=len(task.of(label, "failed")) + failed_early,
         unfinished=len(task.of(label, "unfinished")),
+        not_begun=len(absent) - failed_early,
     )
 
 
@@ -118,9 +144,29 @@ def learning_rates(results: Results, task: TaskResults, label: str) -> Sensitivi
         for run in ended
         if isinstance(run.spec["settings"].get("lr"), (int, float))
     ]
-    declared = str(results.comparison.get("search", {}).get(label, {}).get("lr", ""))
-    bounds = re.search(r"(\S+) to (\S+)", declared)
-    return sensitivity(pairs, task.higher, (float(bounds[1]), float(bounds[2])) if bounds else None)
+    return sensitivity(pairs, task.higher, _bounds(str(results.ranges(label).get("lr", ""))))
+
+
+def _bounds(declared: str) -> tuple[float, float] | None:
+    """The ends of `log-uniform, 0.01 to 10`."""
+    found = re.search(r"(\d\S*) to (\d\S*)", declared)
+    try:
+        low, high = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+    except ValueError:
+        return None
+    return (low, high) if 0 < low <= high < math.inf else None
+
+
+def _untuned(results: Results, task: TaskResults, label: str) -> bool:
+    """Whether there was a search, final runs went on from it, and none of its trials has a metric."""
+    trials = task.trials.get(label, [])
+    searched = trials or any(run.label == label and run.phase == "search" for run in task.absent)
+    values = [run.last(f"validation_{task.metric}") for run in trials if run.status == "finished"]
+    return (
+        bool(searched)
+        and results.chosen(task, label) is not None
+        and all(value is None or math.isnan(value) for value in values)
+    )
 
 
 def cells(row: Row) -> list[str]:
@@ -135,7 +181,7 @@ def cells(row: Row) -> list[str]:
         _target_text(row),
         number(row.steps_per_second, 3),
         number(row.state_per_parameter, 3),
-        _lr_text(row.sensitivity),
+        _lr_text(row),
         settings(row.settings),
     ]
 
@@ -157,17 +203,24 @@ def _target_text(row: Row) -> str:
     return seconds(mean) if len(row.reached) == row.tried else f"{seconds(mean)} ({share})"
 
 
-def _lr_text(found: Sensitivity | None) -> str:
-    return (
-        DASH
-        if found is None
-        else " of ".join(f"×{float(f'{factor:.3g}'):,g}" for factor in (found.factor, found.searched))
-    )
+def _lr_text(row: Row) -> str:
+    found = row.sensitivity
+    if row.untuned:
+        return "no trial finished"
+    if found is None or found.spacing == 1:  # a single trial, of a range that nobody has declared
+        return DASH
+    good = f"< ×{_factor(found.spacing, 2)}" if found.factor == 1 else f"×{_factor(found.factor, 3)}"
+    return f"{good} of ×{_factor(found.searched, 3)}{', at the edge' if 'lr' in row.edge else ''}"
+
+
+def _factor(value: float, digits: int) -> str:
+    return f"{float(f'{value:.{digits}g}'):,g}"
 
 
 def lost_text(row: Row) -> str:
     """Runs that are not in the means."""
     counts = {"diverged": row.diverged, "failed": row.failed, "unfinished": row.unfinished}
+    counts["not begun"] = row.not_begun
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or DASH
 
 

@@ -147,7 +147,10 @@
   function learningCurves(task) {
     const columns = new Set(task.curves.flatMap((curve) => Object.keys(curve.columns)));
     const pattern = /^(running|train|validation|test)_(.+?)(_hat)?$/;
-    const names = [...columns].map((name) => pattern.exec(name)).filter(Boolean);
+    // A column is of ŵ only beside the same one of w: a metric may be called y_hat.
+    const paired = ([name, split, quantity, hat = ""]) =>
+      (columns.has(`${split}_${quantity}`) ? [name, split, quantity, hat] : [name, split, quantity + hat, ""]);
+    const names = [...columns].map((name) => pattern.exec(name)).filter(Boolean).map(paired);
     if (!names.length) return null;
     const quantities = [...new Set([task.metric, "loss", ...names.map((name) => name[2]).sort()])]
       .filter((quantity) => names.some((name) => name[2] === quantity));
