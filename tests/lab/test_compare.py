@@ -95,6 +95,8 @@ def test_what_is_fixed_is_not_searched_and_what_is_not_tuned_is_in_the_middle(tm
     assert outcome.chosen[task][fixed] == {"lr": 0.3, "betas": (0.5, 0.9)}
     assert record(tmp_path / "tuned")["search"] == {fixed: {}, "adam": {"lr": str(rates)}}
     outcome = compare([task], ["adam"], seeds=1, out=tmp_path / "untuned")
+    assert record(tmp_path / "untuned")["search"] == {}
+    assert record(tmp_path / "untuned")["ranges"] == {"adam": {"lr": str(rates)}}
     assert outcome.chosen[task]["adam"]["lr"] == pytest.approx(math.sqrt(rates.low * rates.high), rel=5e-3)  # 3 digits
 
 
@@ -103,8 +105,8 @@ RANGES = {"lr": LogUniform(0.01, 10.0), "beta": LogUniform(0.1, 1.0)}
 
 @pytest.mark.parametrize("kind", ["random", "grid"])
 def test_trials_are_the_same_whenever_asked_for_and_cover_each_range_evenly(kind: Any):
-    tried = _search.trials(RANGES, 6, kind, "task\nlabel")
-    assert tried == _search.trials(RANGES, 6, kind, "task\nlabel")
+    tried = _search.trials(RANGES, 6, kind, "digest")
+    assert tried == _search.trials(RANGES, 6, kind, "digest")
     for key, values in RANGES.items():
         edges = [values.at(i / 6) for i in range(7)]
         inside = sorted(trial[key] for trial in tried)
@@ -112,7 +114,30 @@ def test_trials_are_the_same_whenever_asked_for_and_cover_each_range_evenly(kind
     if kind == "grid":
         assert [trial["lr"] for trial in tried] == [RANGES["lr"].at((i + 0.5) / 6) for i in range(6)]
     else:
-        assert tried != _search.trials(RANGES, 6, kind, "task\nanother")
+        assert tried != _search.trials(RANGES, 6, kind, "another")
+
+
+def test_trials_depend_neither_on_how_a_path_is_spelled_nor_on_who_is_tried(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    fractions = []
+    for spelling in (task, "plane.py", "./plane.py"):
+        planned = comparison.plan(
+            [spelling],
+            ["sgd", "adam", "adam:eps=1e-6"],
+            seeds=1,
+            tune=4,
+            epochs=None,
+            search="random",
+            device="cpu",
+            precision=None,
+            elsewhere=False,
+        )
+        for entry in planned.entries:
+            lr, rates = entry.ranges["lr"], [spec.settings["lr"] for spec in planned.trials(spelling, entry)]
+            fractions.append([math.log(rate / lr.low) / math.log(lr.high / lr.low) for rate in rates])
+    assert all(each == pytest.approx(fractions[0], abs=1e-3) for each in fractions)  # rates are of three digits
 
 
 def test_trials_without_a_result_lose_and_the_edge_is_noted():

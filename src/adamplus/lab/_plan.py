@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import torch
-from torch.nn import Parameter
-
 from . import _search, optimizers, tasks
 from ._errors import InputError, nearest
 from ._search import Choice, Kind
@@ -63,7 +60,7 @@ class Plan:
         """The runs that settings are chosen by."""
         if self.tune == 0 or not entry.ranges:
             return []
-        tried = _search.trials(entry.ranges, self.tune, self.search, f"{task}\n{entry.label}")
+        tried = _search.trials(entry.ranges, self.tune, self.search, self.tasks[task][1])
         return [
             self._spec(task, entry, values, SEARCH_SEED, phase="search", trial=i)
             for i, values in enumerate(tried, start=1)
@@ -190,17 +187,8 @@ def _entries(labels: Sequence[str]) -> list[Entry]:
         entries.append(Entry(label, name, optimizers.find(name)[1], optimizers.find(name)[0], given))
     _refuse_twice([(entry.name, entry.given) for entry in entries], labels, "optimizer")
     for entry in entries:
-        _check_builds(entry)
+        optimizers.try_out(entry.contender, entry.given, entry.label)
     return entries
-
-
-def _check_builds(entry: Entry) -> None:
-    """Settings that the optimizer itself refuses, or one that is not installed, are told of before the first run."""
-    parameters = [Parameter(torch.zeros(2, 2)), Parameter(torch.zeros(2))]
-    try:
-        entry.contender.build(parameters, **entry.settings(_search.middle(entry.ranges)))
-    except Exception as error:  # whatever the optimizer makes of them
-        raise InputError(f"{entry.label} cannot take part: {error}") from error
 
 
 def _refuse_twice(keys: Sequence[Any], names: Sequence[str], what: str) -> None:

@@ -25,6 +25,7 @@ import torch
 from ._errors import InputError
 from ._spec import Spec
 
+COMPARISON = "comparison.json"
 SETTINGS, METRICS, CHECKPOINT, END = "settings.json", "metrics.jsonl", "checkpoint.pt", "end.json"
 
 

@@ -18,13 +18,12 @@ from ._plan import Entry, Plan, command, plan, split
 from ._progress import Watch, console, name, say
 from ._search import Choice
 from ._spec import Spec
-from ._store import END, SETTINGS, CorruptError, Store, write
+from ._store import COMPARISON, END, SETTINGS, CorruptError, Store, write
 from .engines import Execute, torchrun
 from .tasks import TASKS
 
 __all__ = ["PAPER", "TASKS", "Outcome", "compare", "split", "tell"]
 
-COMPARISON = "comparison.json"
 PAPER = ("adam-plus", "nigt", "sgd", "msgd", "adagrad", "adam")
 """The paper's six."""
 
@@ -239,6 +238,7 @@ def _record(planned: Plan, engine: str, words: str) -> dict[str, Any]:
         "seeds": list(range(1, planned.seeds + 1)),
         "tune": planned.tune,
         "search": searched if planned.tune else {},
+        "ranges": searched,
         "search_kind": planned.search,
         "chosen": {},
         "engine": engine,
