@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from . import _search, optimizers, tasks
+from . import _checking, _search, optimizers, tasks
 from ._errors import InputError, nearest
 from ._search import Choice, Kind
 from ._spec import Spec
@@ -102,8 +102,12 @@ def plan(
     elsewhere: bool,
     first_batch: int = 0,
     probe: bool = False,
+    processes: int = 1,
 ) -> Plan:
-    """Check everything that can be checked before a run; `elsewhere`: this machine need not have the device."""
+    """Check everything that can be checked before a run.
+
+    `elsewhere`: this machine need not have the device, nor the data; `processes` train each run together.
+    """
     if seeds < 1:
         raise InputError(f"{seeds} seeds are no comparison: pass --seeds 1 or more")
     if tune < 0:
@@ -116,13 +120,16 @@ def plan(
         raise InputError(f"unknown search {search!r}: {nearest(search, get_args(Kind))}")
     if elsewhere and device not in (None, "cpu", "cuda"):
         raise InputError(f"device {device!r}: Ray decides which machine and which accelerator; pass cpu or cuda")
+    if processes > 1 and device not in (None, "cpu", "cuda"):
+        raise InputError(f"device {device!r}: each process of torchrun has its own; pass cpu or cuda")
     where = "cuda:0" if elsewhere and device == "cuda" else str(choose(device))
     natural: Precision = "float32" if where == "cpu" else "bfloat16"
     if precision is not None and precision not in get_args(Precision):
         raise InputError(f"unknown precision {precision!r}: {nearest(precision, get_args(Precision))}")
+    entries = _entries(labels)
     return Plan(
-        tasks=_tasks(task_names),
-        entries=_entries(labels),
+        tasks=_tasks(task_names, processes, tuned=tune > 0, here=not elsewhere),
+        entries=entries,
         seeds=seeds,
         tune=tune,
         epochs=epochs,
@@ -165,16 +172,16 @@ def command(plan: Plan, engine: str, out: Path) -> str:
     return shlex.join(["adamplus", "compare", *plan.tasks, *words])
 
 
-def _tasks(names: Sequence[str]) -> dict[str, tuple[Task, str]]:
+def _tasks(names: Sequence[str], processes: int, *, tuned: bool, here: bool) -> dict[str, tuple[Task, str]]:
     if not names:
         raise InputError(f"no tasks to compare on: there are {', '.join(tasks.TASKS)}, and files of your own")
     _refuse_twice([str(Path(name).resolve()) if name.endswith(".py") else name for name in names], names, "task")
-    found = {name: tasks.find(name) for name in names}
+    found = {name: _checking.found(name) for name in names}
     for name, (task, _) in found.items():
-        if task.better not in ("lower", "higher"):
-            raise InputError(f"{name}: better is {task.better!r}, and can be 'lower' or 'higher'")
-        if task.epochs < 1 or task.batch < 1:
-            raise InputError(f"{name}: {task.epochs} epochs of batches of {task.batch} train nothing")
+        _checking.check_attributes(name, task, processes)
+    for name, (task, _) in found.items():
+        if here:
+            _checking.check_content(name, task, tuned)
     return found
 
 
