@@ -70,11 +70,19 @@ def test_a_run_that_kills_every_worker_has_failed_and_others_go_on(tmp_path: Pat
     deadly, kind = write_task(tmp_path / "deadly.py", DIES), write_task(tmp_path / "plane.py")
     specs = [*planned(deadly, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
     ended = {one.spec.task: one.failure for one in execute(local.opened, specs, tmp_path / "runs", workers=1)}
-    words = f"worker died {TRIES} times (by SIGKILL; what it said is in logs/worker-1.log)"
+    words = f"worker died {TRIES} times and got no further (by SIGKILL; what it said is in logs/worker-1.log)"
     assert ended == {deadly: words, kind: None}
     end = Store(tmp_path / "runs").run(specs[0]).end()
     assert end is not None
     assert (end["status"], end["reason"]) == ("failed", words)
+
+
+def test_deaths_between_which_a_run_gets_further_are_not_held_against_it(tmp_path: Path):
+    hook = DIES_ONCE.replace('".died"', 'f".{epoch}"').replace("epoch == 2 and ", "")
+    (spec,) = planned(write_task(tmp_path / "plane.py", hook), "sgd", seeds=1)
+    (ended,) = execute(local.opened, [spec], tmp_path / "runs", workers=1)
+    assert len(list(tmp_path.glob("plane.py.*"))) == 4 > TRIES
+    assert ended.failure is None
 
 
 def test_what_a_task_prints_is_in_the_log_and_a_full_disk_in_a_worker_stops_everything(tmp_path: Path):

@@ -153,23 +153,23 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def command(plan: Plan, engine: str, out: Path) -> str:
-    """The command that does the same again."""
+def command(plan: Plan, engine: str, out: Path, beginning: Sequence[str]) -> str:
+    """The command that does the same again; others than the local engine give out devices by themselves."""
     options = {
         "--optimizers": ",".join(entry.label for entry in plan.entries),
         "--seeds": plan.seeds,
         "--tune": plan.tune,
         "--epochs": plan.epochs,
         "--search": None if plan.search == "random" else plan.search,
-        "--device": plan.device,
+        "--device": plan.device if engine == "local" else plan.device.partition(":")[0],
         "--precision": plan.precision,
         "--first-batch": plan.first_batch or None,
-        "--engine": None if engine == "local" else engine,
+        "--engine": engine if engine == "ray" else None,
         "--out": out,
     }
     words = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
     words += ["--probe"] if plan.probe else []
-    return shlex.join(["adamplus", "compare", *plan.tasks, *words])
+    return shlex.join([*beginning, "compare", *plan.tasks, *words])
 
 
 def _tasks(names: Sequence[str], processes: int, *, tuned: bool, here: bool) -> dict[str, tuple[Task, str]]:
