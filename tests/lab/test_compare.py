@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -18,13 +19,13 @@ from small_comparison import here, numbers, record, write_task
 from typer.testing import CliRunner
 
 from adamplus.cli import app
-from adamplus.lab import _closing, _search, comparison
+from adamplus.lab import _certificate, _closing, _search, comparison
 from adamplus.lab._plan import split
 from adamplus.lab._progress import Watch
 from adamplus.lab._spec import Spec
-from adamplus.lab._store import CHECKPOINT, END, METRICS, SETTINGS, Run, Store
+from adamplus.lab._store import CHECKPOINT, END, METRICS, SETTINGS, Run, Store, write
 from adamplus.lab.comparison import compare
-from adamplus.lab.engines import Ended, local
+from adamplus.lab.engines import Ended, _attempt, local
 from adamplus.lab.optimizers import CONTENDERS, LogUniform
 
 
@@ -95,6 +96,8 @@ def test_what_is_fixed_is_not_searched_and_what_is_not_tuned_is_in_the_middle(tm
     assert outcome.chosen[task][fixed] == {"lr": 0.3, "betas": (0.5, 0.9)}
     assert record(tmp_path / "tuned")["search"] == {fixed: {}, "adam": {"lr": str(rates)}}
     outcome = compare([task], ["adam"], seeds=1, out=tmp_path / "untuned")
+    assert record(tmp_path / "untuned")["search"] == {}
+    assert record(tmp_path / "untuned")["ranges"] == {"adam": {"lr": str(rates)}}
     assert outcome.chosen[task]["adam"]["lr"] == pytest.approx(math.sqrt(rates.low * rates.high), rel=5e-3)  # 3 digits
 
 
@@ -103,8 +106,8 @@ RANGES = {"lr": LogUniform(0.01, 10.0), "beta": LogUniform(0.1, 1.0)}
 
 @pytest.mark.parametrize("kind", ["random", "grid"])
 def test_trials_are_the_same_whenever_asked_for_and_cover_each_range_evenly(kind: Any):
-    tried = _search.trials(RANGES, 6, kind, "task\nlabel")
-    assert tried == _search.trials(RANGES, 6, kind, "task\nlabel")
+    tried = _search.trials(RANGES, 6, kind, "digest")
+    assert tried == _search.trials(RANGES, 6, kind, "digest")
     for key, values in RANGES.items():
         edges = [values.at(i / 6) for i in range(7)]
         inside = sorted(trial[key] for trial in tried)
@@ -112,7 +115,30 @@ def test_trials_are_the_same_whenever_asked_for_and_cover_each_range_evenly(kind
     if kind == "grid":
         assert [trial["lr"] for trial in tried] == [RANGES["lr"].at((i + 0.5) / 6) for i in range(6)]
     else:
-        assert tried != _search.trials(RANGES, 6, kind, "task\nanother")
+        assert tried != _search.trials(RANGES, 6, kind, "another")
+
+
+def test_trials_depend_neither_on_how_a_path_is_spelled_nor_on_who_is_tried(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    fractions = []
+    for spelling in (task, "plane.py", "./plane.py"):
+        planned = comparison.plan(
+            [spelling],
+            ["sgd", "adam", "adam:eps=1e-6"],
+            seeds=1,
+            tune=4,
+            epochs=None,
+            search="random",
+            device="cpu",
+            precision=None,
+            elsewhere=False,
+        )
+        for entry in planned.entries:
+            lr, rates = entry.ranges["lr"], [spec.settings["lr"] for spec in planned.trials(spelling, entry)]
+            fractions.append([math.log(rate / lr.low) / math.log(lr.high / lr.low) for rate in rates])
+    assert all(each == pytest.approx(fractions[0], abs=1e-3) for each in fractions)  # rates are of three digits
 
 
 def test_trials_without_a_result_lose_and_the_edge_is_noted():
@@ -151,9 +177,8 @@ def test_a_task_that_raises_does_not_stop_the_others(tmp_path: Path, task: str):
     assert len(numbers(tmp_path / "runs")) == 4
 
 
-def test_a_task_that_finds_no_data_has_failed_and_the_disk_is_not_to_blame(tmp_path: Path, task: str):
-    lost = Path(write_task(tmp_path / "lost.py"))
-    lost.write_text(lost.read_text().replace("generator = torch", "open('no/such/file'); generator = torch"))
+def test_a_task_that_finds_no_file_has_failed_and_the_disk_is_not_to_blame(tmp_path: Path, task: str):
+    lost = write_task(tmp_path / "lost.py", "open('no/such/file')")
     options = (lost, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
     assert "no/such/file" in said(*options, status=1)
     assert "Final runs: 1 to train, 1 there already" in said(*options, status=1)
@@ -161,20 +186,104 @@ def test_a_task_that_finds_no_data_has_failed_and_the_disk_is_not_to_blame(tmp_p
 
 def test_a_task_that_raises_before_its_first_epoch_has_failed_too(tmp_path: Path, task: str):
     early = Path(write_task(tmp_path / "early.py"))
-    early.write_text(early.read_text().replace("return nn.Linear(4, 1)", "raise ValueError('no model')"))
+    second = "if Path(__file__ + '.called').exists(): raise ValueError('no model')"
+    body = f"{second}\n        Path(__file__ + '.called').touch(); return nn.Linear(4, 1)"
+    early.write_text(early.read_text().replace("return nn.Linear(4, 1)", body))
     options = (early, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
     assert f"{early} · sgd · seed 1: ValueError: no model" in said(*options, status=1)
+    Path(f"{early}.called").unlink()
     assert "Final runs: 1 to train, 1 there already" in said(*options, status=1)
 
 
-@pytest.mark.parametrize("tune", [0, 2])
-def test_a_task_that_does_not_measure_what_it_is_judged_by_is_told_so(tmp_path: Path, tune: int):
-    task = Path(write_task(tmp_path / "plane.py"))
-    task.write_text(task.read_text().replace("batch = 16", "batch = 16; metric = 'accuracy'"))
-    for _ in ("trained", "kept"):
-        told = said(task, "--optimizers", "sgd", "--seeds", 1, "--tune", tune, "--out", tmp_path / "runs", status=1)
-        assert "seed 1: the task measures no test_accuracy; it has validation_loss, test_loss" in told
-        assert ("trial 2: the task measures no validation_accuracy" in told) == (tune == 2)
+def test_a_failed_run_goes_on_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    hook = """Path(__file__ + ".epochs").open("a").write(f"{epoch} ")
+        if epoch == 2 and not Path(__file__ + ".mended").exists(): raise RuntimeError("the sky fell")"""
+    broken = write_task(tmp_path / "broken.py", hook)
+    options = (broken, "--optimizers", "adam-plus", "--seeds", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(_attempt, "train", partial(_attempt.train, checkpoint_every=0.0))
+        said(*options, "--out", tmp_path / "runs", status=1)
+        (run,) = Store(tmp_path / "runs").runs()
+        assert (run.checkpoint() or {})["epoch"] == 2
+        Path(broken + ".mended").touch()
+        said(*options, "--out", tmp_path / "runs", status=0)
+    assert Path(broken + ".epochs").read_text() == "0 1 2 2 3 "
+    assert run.checkpoint() is None
+    said(*options, "--out", tmp_path / "undisturbed", status=0)
+    assert numbers(tmp_path / "runs") == numbers(tmp_path / "undisturbed")
+
+
+def test_a_run_that_fails_before_it_begins_is_recorded_and_others_go_on(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    changed, train = write_task(tmp_path / "changed.py"), _attempt.train
+
+    def refused(spec: Spec, run: Run) -> None:
+        if spec.task == changed:
+            raise comparison.InputError("changed.py has changed since the comparison began")
+        train(spec, run)
+
+    options = (changed, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
+    with monkeypatch.context() as patch:
+        patch.setattr(_attempt, "train", refused)
+        assert f"{changed} · sgd · seed 1: changed.py has changed since" in said(*options, status=1)
+    ends = {spec.task: Store(tmp_path / "runs").run(spec).end() or {} for spec in runs(tmp_path / "runs")}
+    assert ends[task]["status"] == "finished"
+    assert (ends[changed]["status"], ends[changed]["reason"][:22]) == ("failed", "changed.py has changed")
+    assert "Final runs: 1 to train, 1 there already" in said(*options, status=0)
+    assert all("versions" in run.settings() for run in Store(tmp_path / "runs").runs())
+
+
+def test_a_task_that_exits_reads_as_what_it_is(tmp_path: Path, task: str):
+    exits = write_task(tmp_path / "exits.py", "raise SystemExit(3)")
+    told = said(exits, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs", status=1)
+    assert f"{exits} · sgd · seed 1: the task called sys.exit(3)" in told
+    assert "[2/2]" in told
+
+
+def test_a_file_beside_the_folder_is_not_in_it(tmp_path: Path):
+    (tmp_path / "runs").mkdir()
+    for name, inside in (("runs/x", True), ("runs-data/x", False), ("runs/../data/x", False)):
+        error = FileNotFoundError(errno.ENOENT, "none", str(tmp_path / name))
+        assert _attempt.concerns_store(error, tmp_path / "runs") is inside
+
+
+def test_kept_runs_that_something_else_has_made_are_told_of_once(tmp_path: Path, task: str):
+    options = (task, "--optimizers", "sgd", "--seeds", 2, "--tune", 2, "--out", tmp_path)
+    assert "Kept" not in said(*options, status=0)
+    assert "Kept" not in said(*options, status=0)
+    assert record(tmp_path)["kept_of"] == []
+    for run in Store(tmp_path).runs():
+        settings = run.settings()
+        settings["versions"]["torch"] = "1.0"
+        write(run.folder / SETTINGS, settings)
+    told = said(*options, status=0)
+    assert told.count("Kept") == 1
+    assert f"Kept 2 runs of torch 1.0; this is torch {torch.__version__}: remove them, or pass another --out" in told
+    (other,) = record(tmp_path)["kept_of"]
+    assert (other["runs"], other["torch"]) == (4, "1.0")
+
+
+def test_a_changed_commit_is_told_of(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
+    said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=0)
+    (run,) = Store(tmp_path).runs()
+    write(run.folder / SETTINGS, run.settings() | {"git": {"commit": "a" * 40, "dirty": True}})
+    monkeypatch.setattr(_certificate, "git_state", lambda: {"commit": "b" * 40, "dirty": False})
+    told = said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=0)
+    assert "Kept 1 run of commit aaaaaaa with changes; this is commit bbbbbbb: remove" in told
+
+
+def test_the_time_of_a_stopped_attempt_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    hook = """__import__("time").sleep(0.05)
+        if now.optimizer == "adam" and not Path(__file__ + ".mended").exists(): raise KeyboardInterrupt"""
+    task = write_task(tmp_path / "slow.py", hook)
+    options = (task, "--optimizers", "sgd,adam", "--seeds", 1, "--out", tmp_path / "runs")
+    said(*options, status=130)
+    first = record(tmp_path / "runs")["wall_seconds"]
+    assert first >= 0.2  # four epochs
+    Path(task + ".mended").touch()
+    said(*options, status=0)
+    assert record(tmp_path / "runs")["wall_seconds"] >= first + 0.2
 
 
 def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
@@ -318,6 +427,7 @@ REFUSED = {
     "pass --workers 1 or more": ("TASK", "--workers", "0"),
     "Invalid value for '--seeds'": ("TASK", "--seeds", "many"),
     "unknown engine 'cloud': there are local, ray": ("TASK", "--engine", "cloud"),
+    "torchrun has not started this process, or no other beside it": ("TASK", "--engine", "torchrun"),
     "unknown search 'gird': did you mean grid?": ("TASK", "--search", "gird"),
     "unknown precision 'float16': did you mean": ("TASK", "--precision", "float16"),
     "device 'abacus'": ("TASK", "--device", "abacus"),

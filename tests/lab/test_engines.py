@@ -7,14 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from small_comparison import here, numbers, write_task
 
 from adamplus.lab._errors import InputError
-from adamplus.lab._plan import plan
+from adamplus.lab._plan import command, plan
 from adamplus.lab._search import Choice, middle
 from adamplus.lab._spec import Spec
 from adamplus.lab._store import Store
@@ -70,11 +72,19 @@ def test_a_run_that_kills_every_worker_has_failed_and_others_go_on(tmp_path: Pat
     deadly, kind = write_task(tmp_path / "deadly.py", DIES), write_task(tmp_path / "plane.py")
     specs = [*planned(deadly, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
     ended = {one.spec.task: one.failure for one in execute(local.opened, specs, tmp_path / "runs", workers=1)}
-    words = f"worker died {TRIES} times (by SIGKILL; what it said is in logs/worker-1.log)"
+    words = f"worker died {TRIES} times and got no further (by SIGKILL; what it said is in logs/worker-1.log)"
     assert ended == {deadly: words, kind: None}
     end = Store(tmp_path / "runs").run(specs[0]).end()
     assert end is not None
     assert (end["status"], end["reason"]) == ("failed", words)
+
+
+def test_deaths_between_which_a_run_gets_further_are_not_held_against_it(tmp_path: Path):
+    hook = DIES_ONCE.replace('".died"', 'f".{epoch}"').replace("epoch == 2 and ", "")
+    (spec,) = planned(write_task(tmp_path / "plane.py", hook), "sgd", seeds=1)
+    (ended,) = execute(local.opened, [spec], tmp_path / "runs", workers=1)
+    assert len(list(tmp_path.glob("plane.py.*"))) == 4 > TRIES
+    assert ended.failure is None
 
 
 def test_what_a_task_prints_is_in_the_log_and_a_full_disk_in_a_worker_stops_everything(tmp_path: Path):
@@ -151,6 +161,41 @@ def test_ray_has_the_numbers_of_processes_though_one_of_its_workers_is_killed(
     assert [one.failure for one in ended] == [None] * 4
     execute(here, specs, tmp_path / "undisturbed")
     assert numbers(tmp_path / "ray") == numbers(tmp_path / "undisturbed")
+
+
+def test_ray_workers_that_die_but_get_further_are_followed_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    exceptions = pytest.importorskip("ray.exceptions")
+    from adamplus.lab.engines import ray
+
+    def died(_: object) -> None:
+        raise exceptions.WorkerCrashedError
+
+    monkeypatch.setattr(ray.ray, "get", died)
+    (spec,) = planned(write_task(tmp_path / "plane.py"), "sgd", seeds=1)
+    run = Store(tmp_path).run(spec)
+    run.begin({"spec": spec.to_json()})
+    run.append({"epoch": 1})
+    assert ray._collect(None, spec, tmp_path, before=0) is None
+    ended = ray._collect(None, spec, tmp_path, before=1)
+    assert ended is not None
+    assert f"worker died {TRIES} times and got no further" in str(ended.failure)
+
+
+def test_a_worker_works_on_the_device_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (spec,) = planned(write_task(tmp_path / "plane.py"), "sgd", seeds=1)
+    current: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    monkeypatch.setattr(_attempt, "train", lambda spec, run: current.append("trains"))
+    _attempt.attempt(replace(spec, device="cuda:1"), tmp_path)
+    assert current == ["cuda:1", "trains"]
+
+
+@pytest.mark.parametrize(("engine", "device"), [("local", "cuda:0"), ("ray", "cuda"), ("torchrun", "cuda")])
+def test_the_command_that_does_it_again_names_a_device_that_its_engine_takes(tmp_path: Path, engine: str, device: str):
+    asked: Any = {"seeds": 1, "tune": 0, "epochs": None, "search": "grid", "device": "cuda", "precision": None}
+    found = plan([write_task(tmp_path / "plane.py")], ["sgd"], **asked, elsewhere=True)  # which asks for no CUDA here
+    words = command(found, engine, tmp_path, ["adamplus"]).split()
+    assert words[words.index("--device") + 1] == device
 
 
 def test_a_ray_cluster_that_cannot_be_reached_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

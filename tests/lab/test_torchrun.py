@@ -6,18 +6,25 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_comparison import record
 
 from adamplus.lab._store import Store
+from adamplus.lab.engines import torchrun
 
 HERE = Path(__file__).parent
 COMPARE = ["-m", "adamplus.cli", "compare", str(HERE / "plain_blobs.py"), "--optimizers", "adam-plus,msgd"]
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
 
-def compare(*words: str, out: Path) -> subprocess.CompletedProcess[str]:
+def run(*words: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, *words, *COMPARE, "--tune", "2", "--seeds", "1", "--out", str(out)]
-    return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "400"}
+    command = [sys.executable, *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def compare(*words: str, out: Path) -> subprocess.CompletedProcess[str]:
+    return run(*words, *COMPARE, "--tune", "2", "--seeds", "1", "--out", str(out))
 
 
 def test_a_comparison_of_several_processes_has_the_numbers_of_one(tmp_path: Path):
@@ -33,20 +40,49 @@ def test_a_comparison_of_several_processes_has_the_numbers_of_one(tmp_path: Path
             assert {**other, "seconds": 0} == pytest.approx({**line, "seconds": 0}, rel=1e-4)
 
 
-def test_processes_that_cannot_share_a_batch_say_so(tmp_path: Path):
+def test_processes_that_cannot_share_a_batch_say_so_before_the_first_run(tmp_path: Path):
     task = tmp_path / "odd.py"
     task.write_text((HERE / "plain_blobs.py").read_text() + "    batch = 15\n")
-    command = [
-        sys.executable,
-        *TORCHRUN,
-        *COMPARE[:3],
-        str(task),
-        "--optimizers",
-        "sgd",
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    done = run(*TORCHRUN, *COMPARE[:3], str(task), "--optimizers", "sgd", "--out", str(tmp_path / "out"))
     assert done.returncode != 0
-    assert "cannot share batches of 15 rows" in " ".join(done.stderr.split())
+    assert "2 processes cannot share batches of 15 rows" in " ".join(done.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+RAISES = """
+    def schedule(self, now):
+        if now.epoch == 1 and now.optimizer == "sgd":
+            raise RuntimeError("the sky fell")
+        return {}
+"""
+
+
+def test_a_run_that_raises_in_every_process_has_failed_and_the_others_go_on(tmp_path: Path):
+    task, out = tmp_path / "raises.py", tmp_path / "out"
+    task.write_text((HERE / "plain_blobs.py").read_text() + RAISES)
+    options = ["--optimizers", "sgd,adam", "--seeds", "1", "--device", "cpu", "--out", str(out)]
+    done = run(*TORCHRUN, *COMPARE[:3], str(task), *options)
+    assert done.returncode == 1
+    assert f"{task} · sgd · seed 1: RuntimeError: the sky fell" in done.stdout
+    ends = {run.settings()["spec"]["label"]: run.end() or {} for run in Store(out).runs()}
+    assert (ends["sgd"]["status"], ends["adam"]["status"]) == ("failed", "finished")
+    assert "raises.py" in ends["sgd"]["traceback"]
+    again = record(out)["command"]
+    assert again.startswith(f"torchrun --nproc-per-node 2 -m adamplus.cli compare {task} --optimizers sgd,adam")
+    assert "--device cpu" in again
+    assert "--engine" not in again
+
+
+@pytest.mark.parametrize(
+    ("environment", "beginning"),
+    [
+        ({"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}, "torchrun --nproc-per-node 8 -m adamplus.cli"),
+        ({"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}, "torchrun --nnodes 2 --nproc-per-node 4 -m adamplus.cli"),
+    ],
+)
+def test_the_command_that_does_it_again_starts_as_many(
+    environment: dict[str, str], beginning: str, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert " ".join(torchrun.words()) == beginning

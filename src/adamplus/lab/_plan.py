@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import torch
-from torch.nn import Parameter
-
-from . import _search, optimizers, tasks
+from . import _checking, _search, optimizers, tasks
 from ._errors import InputError, nearest
 from ._search import Choice, Kind
 from ._spec import Spec
@@ -63,7 +60,7 @@ class Plan:
         """The runs that settings are chosen by."""
         if self.tune == 0 or not entry.ranges:
             return []
-        tried = _search.trials(entry.ranges, self.tune, self.search, f"{task}\n{entry.label}")
+        tried = _search.trials(entry.ranges, self.tune, self.search, self.tasks[task][1])
         return [
             self._spec(task, entry, values, SEARCH_SEED, phase="search", trial=i)
             for i, values in enumerate(tried, start=1)
@@ -105,8 +102,12 @@ def plan(
     elsewhere: bool,
     first_batch: int = 0,
     probe: bool = False,
+    processes: int = 1,
 ) -> Plan:
-    """Check everything that can be checked before a run; `elsewhere`: this machine need not have the device."""
+    """Check everything that can be checked before a run.
+
+    `elsewhere`: this machine need not have the device, nor the data; `processes` train each run together.
+    """
     if seeds < 1:
         raise InputError(f"{seeds} seeds are no comparison: pass --seeds 1 or more")
     if tune < 0:
@@ -119,13 +120,16 @@ def plan(
         raise InputError(f"unknown search {search!r}: {nearest(search, get_args(Kind))}")
     if elsewhere and device not in (None, "cpu", "cuda"):
         raise InputError(f"device {device!r}: Ray decides which machine and which accelerator; pass cpu or cuda")
+    if processes > 1 and device not in (None, "cpu", "cuda"):
+        raise InputError(f"device {device!r}: each process of torchrun has its own; pass cpu or cuda")
     where = "cuda:0" if elsewhere and device == "cuda" else str(choose(device))
     natural: Precision = "float32" if where == "cpu" else "bfloat16"
     if precision is not None and precision not in get_args(Precision):
         raise InputError(f"unknown precision {precision!r}: {nearest(precision, get_args(Precision))}")
+    entries = _entries(labels)
     return Plan(
-        tasks=_tasks(task_names),
-        entries=_entries(labels),
+        tasks=_tasks(task_names, processes, tuned=tune > 0, here=not elsewhere),
+        entries=entries,
         seeds=seeds,
         tune=tune,
         epochs=epochs,
@@ -149,35 +153,35 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def command(plan: Plan, engine: str, out: Path) -> str:
-    """The command that does the same again."""
+def command(plan: Plan, engine: str, out: Path, beginning: Sequence[str]) -> str:
+    """The command that does the same again; others than the local engine give out devices by themselves."""
     options = {
         "--optimizers": ",".join(entry.label for entry in plan.entries),
         "--seeds": plan.seeds,
         "--tune": plan.tune,
         "--epochs": plan.epochs,
         "--search": None if plan.search == "random" else plan.search,
-        "--device": plan.device,
+        "--device": plan.device if engine == "local" else plan.device.partition(":")[0],
         "--precision": plan.precision,
         "--first-batch": plan.first_batch or None,
-        "--engine": None if engine == "local" else engine,
+        "--engine": engine if engine == "ray" else None,
         "--out": out,
     }
     words = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
     words += ["--probe"] if plan.probe else []
-    return shlex.join(["adamplus", "compare", *plan.tasks, *words])
+    return shlex.join([*beginning, "compare", *plan.tasks, *words])
 
 
-def _tasks(names: Sequence[str]) -> dict[str, tuple[Task, str]]:
+def _tasks(names: Sequence[str], processes: int, *, tuned: bool, here: bool) -> dict[str, tuple[Task, str]]:
     if not names:
         raise InputError(f"no tasks to compare on: there are {', '.join(tasks.TASKS)}, and files of your own")
     _refuse_twice([str(Path(name).resolve()) if name.endswith(".py") else name for name in names], names, "task")
-    found = {name: tasks.find(name) for name in names}
+    found = {name: _checking.found(name) for name in names}
     for name, (task, _) in found.items():
-        if task.better not in ("lower", "higher"):
-            raise InputError(f"{name}: better is {task.better!r}, and can be 'lower' or 'higher'")
-        if task.epochs < 1 or task.batch < 1:
-            raise InputError(f"{name}: {task.epochs} epochs of batches of {task.batch} train nothing")
+        _checking.check_attributes(name, task, processes)
+    for name, (task, _) in found.items():
+        if here:
+            _checking.check_content(name, task, tuned)
     return found
 
 
@@ -190,17 +194,8 @@ def _entries(labels: Sequence[str]) -> list[Entry]:
         entries.append(Entry(label, name, optimizers.find(name)[1], optimizers.find(name)[0], given))
     _refuse_twice([(entry.name, entry.given) for entry in entries], labels, "optimizer")
     for entry in entries:
-        _check_builds(entry)
+        optimizers.try_out(entry.contender, entry.given, entry.label)
     return entries
-
-
-def _check_builds(entry: Entry) -> None:
-    """Settings that the optimizer itself refuses, or one that is not installed, are told of before the first run."""
-    parameters = [Parameter(torch.zeros(2, 2)), Parameter(torch.zeros(2))]
-    try:
-        entry.contender.build(parameters, **entry.settings(_search.middle(entry.ranges)))
-    except Exception as error:  # whatever the optimizer makes of them
-        raise InputError(f"{entry.label} cannot take part: {error}") from error
 
 
 def _refuse_twice(keys: Sequence[Any], names: Sequence[str], what: str) -> None:

@@ -27,16 +27,17 @@ def middle(ranges: Mapping[str, LogUniform]) -> dict[str, float]:
     return {name: values.at(0.5) for name, values in ranges.items()}
 
 
-def trials(ranges: Mapping[str, LogUniform], number: int, kind: Kind, name: str) -> list[dict[str, float]]:
-    """As many settings as asked; the same ones for the same name, whenever they are asked for.
+def trials(ranges: Mapping[str, LogUniform], number: int, kind: Kind, seed: str) -> list[dict[str, float]]:
+    """As many settings as asked; the same ones for the same seed, whenever they are asked for.
 
     Each range is cut into as many equal factors; each of these parts is tried once, in its middle (a grid) or at
     random in it, so that nobody's trials crowd at one end by bad luck. With several ranges, their parts are matched at
-    random (a Latin square): the number of trials is the same for every optimizer.
+    random (a Latin square): the number of trials is the same for every optimizer. A setting is tried at the same
+    fractions of its range, whose range it may be: nobody has luckier trials than others.
     """
-    generator = random.Random(name)
     columns: list[list[float]] = []
-    for values in ranges.values():
+    for name, values in ranges.items():
+        generator = random.Random(f"{seed}\n{name}")
         fractions = [(i + (0.5 if kind == "grid" else generator.random())) / number for i in range(number)]
         if kind == "random" or columns:
             generator.shuffle(fractions)

@@ -25,6 +25,7 @@ import torch
 from ._errors import InputError
 from ._spec import Spec
 
+COMPARISON = "comparison.json"
 SETTINGS, METRICS, CHECKPOINT, END = "settings.json", "metrics.jsonl", "checkpoint.pt", "end.json"
 
 
@@ -78,10 +79,14 @@ class Run:
         replace(self.folder / METRICS, text.encode())
 
     def finish(self, end: dict[str, Any]) -> None:
-        """Write how the run ended, which it may have before it could begin; its checkpoint is not needed any more."""
+        """Write how the run ended, which it may have before it could begin.
+
+        The checkpoint of a failed run stays: the next attempt goes on from there.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         write(self.folder / END, end)
-        (self.folder / CHECKPOINT).unlink(missing_ok=True)
+        if end["status"] != "failed":
+            (self.folder / CHECKPOINT).unlink(missing_ok=True)
 
     def settings(self) -> dict[str, Any]:
         """What `begin` wrote."""

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,17 +14,17 @@ from rich.console import Console
 from . import _search, engines
 from ._closing import show, tell
 from ._errors import InputError
+from ._keeping import Keeping
 from ._plan import Entry, Plan, command, plan, split
 from ._progress import Watch, console, name, say
 from ._search import Choice
 from ._spec import Spec
-from ._store import END, SETTINGS, CorruptError, Store, write
-from .engines import Execute, torchrun
+from ._store import COMPARISON, Store, write
+from .engines import Ended, Execute, torchrun
 from .tasks import TASKS
 
 __all__ = ["PAPER", "TASKS", "Outcome", "compare", "split", "tell"]
 
-COMPARISON = "comparison.json"
 PAPER = ("adam-plus", "nigt", "sgd", "msgd", "adagrad", "adam")
 """The paper's six."""
 
@@ -87,32 +87,45 @@ def compare(
         InputError: where something cannot be done as it was asked for; nothing has been run then.
         OSError: where the folder cannot be written to any more; what was written stays.
     """
-    if torchrun.follows():
-        torchrun.serve()
-        return Outcome(out, {})
-    engine = "torchrun" if torchrun.started() else engine
+    with torchrun.joined(device) if torchrun.started() else nullcontext():
+        if torchrun.follows():
+            torchrun.serve()
+            return Outcome(out, {})
+        return _lead(
+            tasks,
+            optimizers,
+            seeds=seeds,
+            tune=tune,
+            epochs=epochs,
+            out=out,
+            engine="torchrun" if torchrun.started() else engine,
+            workers=workers,
+            device=device,
+            precision=precision,
+            search=search,
+            first_batch=first_batch,
+            probe=probe,
+        )
+
+
+def _lead(
+    tasks: Sequence[str], optimizers: Sequence[str], *, out: Path, engine: str, workers: int | None, **asked: Any
+) -> Outcome:
+    """Do it, as the only process or the first."""
     if workers is not None and workers < 1:
         raise InputError(f"{workers} workers train nothing: pass --workers 1 or more")
     opened = engines.find(engine)
-    planned = plan(
-        tasks,
-        optimizers,
-        seeds=seeds,
-        tune=tune,
-        epochs=epochs,
-        search=search,
-        device=device,
-        precision=precision,
-        elsewhere=engine == "ray",
-        first_batch=first_batch,
-        probe=probe,
-    )
-    words = command(planned, engine, out)
+    if engine == "torchrun":
+        torchrun.check_started()
+    planned = plan(tasks, optimizers, elsewhere=engine == "ray", processes=torchrun.processes(), **asked)
+    words = command(planned, engine, out, torchrun.words() if engine == "torchrun" else ["adamplus"])
     store, speaker = Store(out), console()
+    keeping = Keeping(store, speaker, planned.device, elsewhere=engine == "ray")
     with store.lock():
         try:
             with opened(out, workers) as execute:
-                outcome = _Comparison(planned, store, execute, speaker).complete(_record(planned, engine, words))
+                record = _Record(out, _told(planned, engine, words), keeping)
+                outcome = _Comparison(planned, store, execute, speaker, keeping, record).complete()
         except KeyboardInterrupt:
             say(speaker, f"Stopped. Nothing is lost: the same command goes on from here:\n  {words}")
             raise
@@ -124,17 +137,18 @@ def compare(
 class _Comparison:
     """A comparison that is on."""
 
-    def __init__(self, planned: Plan, store: Store, execute: Execute, console: Console) -> None:
+    def __init__(
+        self, planned: Plan, store: Store, execute: Execute, console: Console, keeping: Keeping, record: "_Record"
+    ) -> None:
         self.planned, self.store, self.execute, self.console = planned, store, execute, console
+        self.keeping, self.record = keeping, record
         self.pairs = [(task, entry) for task in planned.tasks for entry in planned.entries]
         self.outcome = Outcome(store.root, {})
 
-    def complete(self, record: dict[str, Any]) -> Outcome:
-        """Both phases; the record is written before, between and after."""
-        began, before = time.monotonic(), _seconds_before(self.store.root, record)
+    def complete(self) -> Outcome:
+        """Both phases."""
         trials = {(task, entry.label): self.planned.trials(task, entry) for task, entry in self.pairs}
         searched = [spec for specs in trials.values() for spec in specs]
-        self._write(record, searched)
         self._train("Search", searched)
         choices = {
             (task, entry.label): self._choose(task, entry, trials[task, entry.label]) for task, entry in self.pairs
@@ -143,33 +157,36 @@ class _Comparison:
             choice = choices[task, entry.label]
             self.outcome.chosen.setdefault(task, {})[entry.label] = entry.settings(choice.settings)
             if choice.edge:
-                record.setdefault("edge", {}).setdefault(task, {})[entry.label] = choice.edge
+                self.record.content.setdefault("edge", {}).setdefault(task, {})[entry.label] = choice.edge
         finals = [
             spec for task, entry in self.pairs for spec in self.planned.finals(task, entry, choices[task, entry.label])
         ]
-        record["chosen"] = self.outcome.chosen
-        self._write(record, [*searched, *finals])
+        self.record.content["chosen"] = self.outcome.chosen
         self._train("Final runs", finals)
-        record["wall_seconds"] = round(before + time.monotonic() - began, 3)
-        self._write(record, [*searched, *finals])
         return self.outcome
 
-    def _write(self, record: dict[str, Any], specs: Sequence[Spec]) -> None:
-        """What is compared, and by which runs: the folder may have others."""
-        runs = [self.store.run(spec).folder.relative_to(self.store.root).as_posix() for spec in specs]
-        write(self.store.root / COMPARISON, {**record, "runs": runs})
-
     def _train(self, title: str, specs: Sequence[Spec]) -> None:
-        """Train those that are not there yet."""
+        """Train those that are not there yet; the record is written before, and whenever one has ended."""
+        self.record.content["runs"] += [self.store.run(s).folder.relative_to(self.store.root).as_posix() for s in specs]
+        todo, kept = self.keeping.split(specs)
+        self.outcome.kept += kept
+        self.record.write()
         if not specs:
             return
-        todo = [spec for spec in specs if not self._kept(spec)]
-        kept = len(specs) - len(todo)
-        self.outcome.kept += kept
         say(self.console, f"{title}: {len(todo)} to train" + (f", {kept} there already" if kept else ""))
         metrics = {name: task.metric for name, (task, _) in self.planned.tasks.items()}
         with Watch(self.console, self.store, title, todo, metrics) as watch:
-            self.execute(todo, watch.done)
+
+            def done(ended: Ended) -> None:
+                watch.done(ended)
+                if ended.failure is not None:
+                    self.keeping.record_unbegun(ended.spec, self.planned.tasks[ended.spec.task][0], ended.failure)
+                self.record.write()
+
+            try:
+                self.execute(todo, done)
+            finally:
+                self.record.write()
         self.outcome.trained += len(todo)
         told = {ended.spec.key(): ended.failure for ended in watch.ended}
         for spec in specs:
@@ -191,23 +208,6 @@ class _Comparison:
         """What a run is judged by, after its last epoch."""
         return f"{'validation' if spec.phase == 'search' else 'test'}_{self.planned.tasks[spec.task][0].metric}"
 
-    def _kept(self, spec: Spec) -> bool:
-        """Whether a run has ended, and not by an error; what is in the way of a new attempt is taken out of it."""
-        run = self.store.run(spec)
-        if not (run.folder / SETTINGS).exists() and set(_names(run.folder)) <= {END}:
-            (run.folder / END).unlink(missing_ok=True)  # it failed before it could say what it was
-            return False
-        try:
-            run.check(spec)
-            end = run.end()
-        except CorruptError as error:
-            say(self.console, engines.set_aside(self.store, run, error))
-            return False
-        if end is not None and end["status"] == "failed":
-            (run.folder / END).unlink()
-            return False
-        return end is not None
-
     def _choose(self, task: str, entry: Entry, specs: Sequence[Spec]) -> Choice:
         if not specs:
             return Choice(_search.middle(entry.ranges), [], 0)
@@ -228,7 +228,28 @@ class _Comparison:
         return run.metrics()[-1].get(self._column(spec)) if end.get("status") == "finished" else None
 
 
-def _record(planned: Plan, engine: str, words: str) -> dict[str, Any]:
+class _Record:
+    """comparison.json: what is compared, and by which runs, for the folder may have others."""
+
+    def __init__(self, root: Path, content: dict[str, Any], keeping: Keeping) -> None:
+        self.path, self.content, self.keeping = root / COMPARISON, content, keeping
+        self.began, self.before = time.monotonic(), self._seconds_before()
+
+    def write(self) -> None:
+        """Replace it, with the time until now: a kill loses no more than what the runs take that are on."""
+        seconds = round(self.before + time.monotonic() - self.began, 3)
+        write(self.path, {**self.content, "kept_of": self.keeping.of(), "wall_seconds": seconds})
+
+    def _seconds_before(self) -> float:
+        """What the same comparison has taken already, killed or complete."""
+        with suppress(OSError, ValueError, AttributeError, TypeError, KeyError):
+            earlier = json.loads(self.path.read_text(encoding="utf-8"))
+            if earlier["command"] == self.content["command"]:
+                return float(earlier["wall_seconds"])
+        return 0.0
+
+
+def _told(planned: Plan, engine: str, words: str) -> dict[str, Any]:
     """What comparison.json says from the beginning."""
     searched = {entry.label: {key: str(values) for key, values in entry.ranges.items()} for entry in planned.entries}
     return {
@@ -239,24 +260,12 @@ def _record(planned: Plan, engine: str, words: str) -> dict[str, Any]:
         "seeds": list(range(1, planned.seeds + 1)),
         "tune": planned.tune,
         "search": searched if planned.tune else {},
+        "ranges": searched,
         "search_kind": planned.search,
         "chosen": {},
         "engine": engine,
+        "runs": [],
     }
-
-
-def _seconds_before(root: Path, record: dict[str, Any]) -> float:
-    """What the same comparison has taken already: one that finds all of its runs there did not take no time."""
-    with suppress(OSError, ValueError, AttributeError, TypeError):
-        earlier = json.loads((root / COMPARISON).read_text(encoding="utf-8"))
-        if earlier["command"] == record["command"]:
-            return float(earlier.get("wall_seconds", 0.0))
-    return 0.0
-
-
-def _names(folder: Path) -> list[str]:
-    """What is in a run's folder, but for files that were about to replace others."""
-    return [path.name for path in folder.iterdir() if path.suffix != ".new"] if folder.exists() else []
 
 
 def _tell_failures(outcome: Outcome, console: Console) -> None:

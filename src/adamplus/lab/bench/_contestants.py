@@ -10,15 +10,13 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from adamplus import AdamPlus
 
+from ..optimizers import UnavailableError
+
 Build = Callable[..., list[Optimizer]]
 
 
 Moves = tuple[int, int]
 """How often a step must read or write an element of the parameter's dtype, and one of float32 state."""
-
-
-class UnavailableError(Exception):
-    """This optimizer cannot take part; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 import errno
 import fcntl
+import os
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from .._store import END, SETTINGS, CorruptError, Run, Store
 from ..training import train
 
 TRIES = 3
-"""How often a run is begun whose worker dies."""
+"""How often in a row a run's worker may die and have got no further than the one before."""
 
 
 @dataclass
@@ -43,6 +45,8 @@ def attempt(spec: Spec, root: Path) -> Answer:
     """Train a run of the store in this process, from its checkpoint if it has one."""
     if spec.device == "cpu":
         torch.set_num_threads(1)  # sums depend on the number of threads: numbers must not, on the number of workers
+    else:
+        torch.cuda.set_device(spec.device)  # graphs and random numbers are of the current one
     store, answer = Store(root), Answer()
     run = store.run(spec)
     try:
@@ -57,15 +61,44 @@ def attempt(spec: Spec, root: Path) -> Answer:
                         raise
                     answer.notes.append(set_aside(store, run, error))
     except OSError as error:
-        inside = str(error.filename or "").startswith(str(root))
-        if inside or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+        answer.failure = reason(error)
+        if concerns_store(error, root):
             answer.errno = error.errno
-        answer.failure = f"{type(error).__name__}: {error}"
-    except (InputError, CorruptError) as error:
-        answer.failure = str(error)
-    if answer.errno is None and answer.failure is not None:
-        record_failure(run, answer.failure)
+        else:
+            record_failure(run, answer.failure, details(error))
+    except (InputError, CorruptError, SystemExit) as error:
+        answer.failure = reason(error)
+        record_failure(run, answer.failure, details(error))
     return answer
+
+
+def concerns_store(error: OSError, root: Path) -> bool:
+    """Whether no run can be written any more; a file that a task does not find is the task's own matter."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+        return True
+    name = error.filename
+    return isinstance(name, (str, bytes)) and Path(os.fsdecode(name)).resolve().is_relative_to(root.resolve())
+
+
+def reason(error: BaseException) -> str:
+    """What a run's end says of what was raised."""
+    if isinstance(error, (InputError, CorruptError)):
+        return str(error)
+    if isinstance(error, SystemExit):
+        return f"the task called sys.exit({error.code!r})"
+    return f"{type(error).__name__}: {error}"
+
+
+def details(error: BaseException) -> str:
+    """Where it was raised."""
+    return "".join(traceback.format_exception(error))
+
+
+def epochs(run: Run) -> int:
+    """How far a run has come."""
+    with suppress(CorruptError):
+        return len(run.metrics())
+    return 0
 
 
 def ended(spec: Spec, answer: Answer) -> Ended:
@@ -75,17 +108,17 @@ def ended(spec: Spec, answer: Answer) -> Ended:
     return Ended(spec, answer.failure, answer.notes)
 
 
-def given_up(spec: Spec, root: Path, reason: str) -> Ended:
+def given_up(spec: Spec, root: Path, failure: str) -> Ended:
     """What the comparison is told of a run that no worker answers for."""
-    record_failure(Store(root).run(spec), reason)
-    return Ended(spec, reason)
+    record_failure(Store(root).run(spec), failure)
+    return Ended(spec, failure)
 
 
-def record_failure(run: Run, reason: str) -> None:
-    """End a run as failed, if it had begun: one that had not has no folder to tell of it."""
+def record_failure(run: Run, failure: str, details: str | None = None) -> None:
+    """End a run as failed, if it had begun; for one that had not, the comparison does, which knows its task."""
     if (run.folder / SETTINGS).exists() and not (run.folder / END).exists():
         numbers = dict.fromkeys(("steps_per_second", "state_bytes", "peak_bytes"))
-        run.finish({"status": "failed", "reason": reason, "seconds": 0.0, **numbers})
+        run.finish({"status": "failed", "reason": failure, "seconds": 0.0, "traceback": details, **numbers})
 
 
 def set_aside(store: Store, run: Run, error: CorruptError) -> str:

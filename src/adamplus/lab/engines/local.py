@@ -14,8 +14,9 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from .._spec import Spec
+from .._store import Store
 from . import Execute
-from ._attempt import TRIES, Answer, Ended, ended, given_up
+from ._attempt import TRIES, Answer, Ended, ended, epochs, given_up
 
 # Ctrl-C reaches the workers, too; the parent decides what happens then.
 COMMAND = (
@@ -78,15 +79,19 @@ class _Worker:
         self.changing = threading.Lock()
 
     def train(self, spec: Spec) -> Ended:
-        cause = ""
-        for _ in range(TRIES):
+        cause, deaths, run = "", 0, Store(self.root).run(spec)
+        furthest = epochs(run)
+        while deaths < TRIES:
             process = self._running()
             if (answer := self._ask(process, spec)) is not None:
                 return ended(spec, answer)
-            cause = _cause(process.wait())
+            cause, reached = _cause(process.wait()), epochs(run)
+            deaths = 1 if reached > furthest else deaths + 1
+            furthest = max(furthest, reached)
         if self.stopped:
             raise _StoppedError
-        words = f"worker died {TRIES} times ({cause}; what it said is in {self.log.relative_to(self.root)})"
+        log = self.log.relative_to(self.root)
+        words = f"worker died {TRIES} times and got no further ({cause}; what it said is in {log})"
         return given_up(spec, self.root, words)
 
     def stop(self) -> None:

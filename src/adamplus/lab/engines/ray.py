@@ -20,7 +20,7 @@ from .._spec import Spec
 from .._store import END, SETTINGS, Run, Store, write
 from .._store import replace as replace_file
 from . import Execute
-from ._attempt import TRIES, Answer, Ended, attempt, ended, given_up
+from ._attempt import TRIES, Answer, Ended, attempt, ended, epochs, given_up
 
 try:
     import ray
@@ -42,9 +42,13 @@ def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
         while waiting or running:
             while waiting and len(running) < (workers or len(specs)):
                 spec = waiting.pop()
-                running[_submit(spec, root, token)] = spec
+                running[_submit(spec, root, token)] = spec, epochs(Store(root).run(spec))
             (ready, *_), _ = ray.wait(list(running), num_returns=1)
-            done(_collect(ready, running.pop(ready), root))
+            spec, before = running.pop(ready)
+            if (one := _collect(ready, spec, root, before)) is not None:
+                done(one)
+            else:
+                waiting.append(spec)
 
     replace_file(root / TOKEN, token.encode())
     ours = not ray.is_initialized()
@@ -99,13 +103,17 @@ def _written(name: str, folder: str, sources: dict[str, bytes]) -> str:
     return str(path)
 
 
-def _collect(ready: Any, spec: Spec, root: Path) -> Ended:
+def _collect(ready: Any, spec: Spec, root: Path, before: int) -> Ended | None:
+    """What became of a run; None where its workers died, but have got further than the epoch where they began."""
     try:
         answer, files = ray.get(ready)
     except RayTaskError as error:  # not the task's, which `attempt` answers for: adamplus is not there, say
         return given_up(spec, root, f"{type(error.cause).__name__} in the worker: {error.cause}")
     except RayError as error:
-        return given_up(spec, root, f"worker died {TRIES} times ({str(error).strip().partition(chr(10))[0]})")
+        if epochs(Store(root).run(spec)) > before:
+            return None
+        cause = str(error).strip().partition("\n")[0]
+        return given_up(spec, root, f"worker died {TRIES} times and got no further ({cause})")
     _store(files, spec, Store(root).run(spec))
     return ended(spec, answer)
 

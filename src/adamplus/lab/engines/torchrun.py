@@ -9,16 +9,22 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from .._errors import InputError
 from .._spec import Spec
-from .._store import CorruptError, Run, Store
+from .._store import SETTINGS, CorruptError, Run, Store
 from ..training import train
 from . import Execute
-from ._attempt import Ended, set_aside
+from ._attempt import Ended, concerns_store, details, reason, record_failure, set_aside
+
+
+def processes() -> int:
+    """How many torchrun started; 1 where it did not start this one."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def started() -> bool:
     """Whether torchrun started this process, and others."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return processes() > 1
 
 
 def follows() -> bool:
@@ -26,43 +32,75 @@ def follows() -> bool:
     return started() and os.environ["RANK"] != "0"
 
 
+def check_started() -> None:
+    """Raise InputError where torchrun did not start this process."""
+    if not started():
+        raise InputError(
+            "--engine torchrun: torchrun has not started this process, or no other beside it: give the command as "
+            "torchrun --nproc-per-node 2 -m adamplus.cli compare …, which needs no --engine"
+        )
+
+
+def words() -> list[str]:
+    """The command line's beginning, by which the same processes are started again."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", processes()))
+    machines = ["--nnodes", str(processes() // here)] if processes() > here else []
+    return ["torchrun", *machines, "--nproc-per-node", str(here), "-m", "adamplus.cli"]
+
+
+@contextmanager
+def joined(device: str | None) -> Iterator[None]:
+    """Be one of the processes; what has been asked for is the same in all of them.
+
+    Where the leader leaves by bad input, the others wait for its word, and end. Where it leaves by anything else, they
+    may be in the middle of a run, and torchrun ends them.
+    """
+    if device != "cpu" and torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("cpu:gloo,cuda:nccl")  # words go by the one, gradients by the other
+    else:
+        dist.init_process_group("gloo")
+    try:
+        yield
+    except InputError:
+        _leave()
+        raise
+    _leave()
+
+
 @contextmanager
 def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
     """Lead: one run at a time, whatever `workers` says, for every process is part of each."""
-    _join()
 
     def execute(specs: Sequence[Spec], done: Callable[[Ended], None]) -> None:
         for spec in specs:
             run, notes = Store(root).run(spec), []
             try:
-                run.checkpoint()  # before others wait for this process
+                if (run.folder / SETTINGS).exists():
+                    run.cut()  # before others wait for this process
             except CorruptError as error:
                 notes.append(set_aside(Store(root), run, error))
             _say((spec, run.folder.resolve()))
-            _train(spec, run)
-            done(Ended(spec, notes=notes))
+            if (raised := _train(spec, run, root)) is None:
+                done(Ended(spec, notes=notes))
+            else:
+                record_failure(run, *raised)
+                done(Ended(spec, raised[0], notes))
 
-    try:
-        yield execute
-    finally:
-        _say(None)
-        dist.destroy_process_group()
+    yield execute
 
 
 def serve() -> None:
     """Follow: train what the leader says, until it has nothing more to say."""
-    _join()
     while (said := _say(None)) is not None:
         spec, folder = said
-        _train(spec, Run(folder))
+        _train(spec, Run(folder), folder)
+
+
+def _leave() -> None:
+    if not follows():
+        _say(None)
     dist.destroy_process_group()
-
-
-def _join() -> None:
-    on_cuda = torch.cuda.is_available()
-    if on_cuda:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl" if on_cuda else "gloo")
 
 
 def _say(what: tuple[Spec, Path] | None) -> tuple[Spec, Path] | None:
@@ -72,10 +110,19 @@ def _say(what: tuple[Spec, Path] | None) -> tuple[Spec, Path] | None:
     return box[0]
 
 
-def _train(spec: Spec, run: Run) -> None:
-    """This process's part of a run: on its own device."""
-    if spec.device == "cpu":
-        torch.set_num_threads(1)
-        train(spec, run)
-    else:
-        train(replace(spec, device=f"cuda:{os.environ['LOCAL_RANK']}"), run)
+def _train(spec: Spec, run: Run, root: Path) -> tuple[str, str] | None:
+    """This process's part of a run, on its own device; why the run has failed, and where, in whichever process."""
+    raised = None
+    try:
+        if spec.device == "cpu":
+            torch.set_num_threads(1)
+            train(spec, run)
+        else:
+            train(replace(spec, device=f"cuda:{os.environ['LOCAL_RANK']}"), run)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, OSError) and concerns_store(error, root):
+            raise
+        raised = (reason(error), details(error))
+    everybody: list[tuple[str, str] | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(everybody, raised)
+    return next((one for one in everybody if one is not None), None)

@@ -1,18 +1,18 @@
 """The optimizers that comparisons know: one line of registration a file."""
 
 import ast
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn import Parameter
 
 from .._errors import InputError, nearest
 from .._files import digest, load_file, own_digest
 from . import _adamplus, _schedule_free, _torch
 from ._contender import Contender, LogUniform, UnavailableError
 
-__all__ = ["CONTENDERS", "Contender", "LogUniform", "UnavailableError", "find", "parse"]
+__all__ = ["CONTENDERS", "Contender", "LogUniform", "UnavailableError", "find", "parse", "try_out"]
 
 CONTENDERS: dict[str, Contender] = {
     contender.name: contender for file in (_adamplus, _torch, _schedule_free) for contender in file.CONTENDERS
@@ -50,19 +50,19 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
         if key in settings:
             raise InputError(f"{text!r} sets {key!r} twice: leave one of them")
         settings[key] = _value(key, value, text)
-    if settings:
-        _try(contender, settings, text)
     return name, settings
 
 
-def _try(contender: Contender, settings: dict[str, Any], text: str) -> None:
-    """Build it once: what it refuses is told now, and not by every run."""
+def try_out(contender: Contender, given: dict[str, Any], text: str) -> None:
+    """Build it once: what it refuses, and that it is not installed, is told now and not by every run."""
+    parameters = [Parameter(torch.zeros(2, 2)), Parameter(torch.zeros(2))]
     tuned = {key: space.at(0.5) for key, space in contender.search.items()}
-    with suppress(UnavailableError):  # whoever compares leaves it out, and says so
-        try:
-            contender.build([torch.nn.Parameter(torch.zeros(2, 2))], **{**tuned, **contender.settings, **settings})
-        except (ValueError, TypeError, RuntimeError) as error:
-            raise InputError(f"{text!r} is refused by the optimizer: {error}") from error
+    try:
+        contender.build(parameters, **{**contender.settings, **tuned, **given})
+    except UnavailableError as error:
+        raise InputError(f"{text} cannot take part: {error}") from error
+    except Exception as error:  # whatever the optimizer makes of them
+        raise InputError(f"{text!r} is refused by the optimizer: {error}") from error
 
 
 def _value(key: str, value: str, text: str) -> Any:

@@ -2,7 +2,6 @@
 
 import inspect
 import math
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_type_hints
@@ -20,10 +19,6 @@ class LogUniform:
 
     low: float
     high: float
-
-    def sample(self, generator: random.Random) -> float:
-        """One of them, at random."""
-        return self.at(generator.random())
 
     def at(self, fraction: float) -> float:
         """The one at that fraction of the way, of three digits: what is printed is what was run."""
