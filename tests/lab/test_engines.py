@@ -79,6 +79,7 @@ def test_a_run_that_kills_every_worker_has_failed_and_others_go_on(tmp_path: Pat
     assert (end["status"], end["reason"]) == ("failed", words)
 
 
+@pytest.mark.slow
 def test_deaths_between_which_a_run_gets_further_are_not_held_against_it(tmp_path: Path):
     hook = DIES_ONCE.replace('".died"', 'f".{epoch}"').replace("epoch == 2 and ", "")
     (spec,) = planned(write_task(tmp_path / "plane.py", hook), "sgd", seeds=1)

@@ -311,6 +311,15 @@ def test_half_a_checkpoint_is_told(content: bytes, tmp_path: Path):
         train(spec(), run)
 
 
+def test_a_checkpoint_that_does_not_fit_is_told(tmp_path: Path):
+    run = Run(tmp_path / "run")
+    run.begin({"spec": spec().to_json()})
+    run.append({"epoch": 1})
+    run.save({"epoch": 1, "learner": {"model": {}, "optimizer": {}, "steps": 1, "seconds": 1.0}})
+    with pytest.raises(CorruptError, match="does not fit"):
+        train(spec(), run)
+
+
 @given(st.text(max_size=80))
 @settings(max_examples=200, deadline=None)
 def test_no_name_leads_out_of_the_store(name: str):

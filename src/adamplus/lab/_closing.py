@@ -27,7 +27,7 @@ def show(root: Path, console: Console) -> Path | None:
     except InputError as error:
         if isinstance(error.__cause__, OSError):  # a full disk is no success
             raise error.__cause__ from None
-        say(console, f"There is no report: {error}")
+        say(console, f"The report is not whole: {error}")
         return None
     say(console, "What next:")
     for step in NEXT:

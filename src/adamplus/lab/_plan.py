@@ -55,6 +55,7 @@ class Plan:
     precision: Precision
     first_batch: int
     probe: bool
+    processes: int
 
     def trials(self, task: str, entry: Entry) -> list[Spec]:
         """The runs that settings are chosen by."""
@@ -83,6 +84,7 @@ class Plan:
             epochs=self.epochs or found.epochs,
             device=self.device,
             precision=self.precision,
+            processes=self.processes,
             first_batch=self.first_batch,
             probe=self.probe,
             **phase,
@@ -138,6 +140,7 @@ def plan(
         precision=precision or natural,  # pyright: ignore[reportArgumentType]
         first_batch=first_batch,
         probe=probe,
+        processes=processes,
     )
 
 

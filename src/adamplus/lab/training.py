@@ -68,7 +68,10 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
     if dist.is_initialized():
         dist.barrier()
     if (checkpoint := run.checkpoint()) is not None:
-        learner.load(checkpoint["learner"])
+        try:
+            learner.load(checkpoint["learner"])
+        except Exception as error:  # whatever the model and the optimizer make of it
+            raise CorruptError(f"checkpoint.pt does not fit: {error}") from error
         history = run.metrics()
     learner.prepare()
     events = Events(run.folder, len(history)) if writes else None
