@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -32,11 +32,14 @@ class Entry:
     contender: Contender
     given: dict[str, Any]
     """Settings that the user fixed: these are not searched."""
+    declared: Mapping[str, LogUniform] = field(default_factory=dict)
+    """What a comparison searches beside, or in other ranges than, what the contender says."""
 
     @property
     def ranges(self) -> dict[str, LogUniform]:
         """What is searched."""
-        return {key: values for key, values in self.contender.search.items() if key not in self.given}
+        every = {**self.contender.search, **self.declared}
+        return {key: values for key, values in every.items() if key not in self.given}
 
     def settings(self, searched: Mapping[str, Any]) -> dict[str, Any]:
         """What the optimizer is built with."""
@@ -99,8 +102,9 @@ def plan(
     device: str | None,
     precision: str | None,
     elsewhere: bool,
+    ranges: Mapping[str, Mapping[str, LogUniform]] | None = None,
 ) -> Plan:
-    """Check everything that can be checked before a run; `elsewhere`: this machine need not have the device."""
+    """Check everything that can be checked before a run; `elsewhere`: this machine need not have device and data."""
     if seeds < 1:
         raise InputError(f"{seeds} seeds are no comparison: pass --seeds 1 or more")
     if tune < 0:
@@ -116,8 +120,8 @@ def plan(
     if precision is not None and precision not in get_args(Precision):
         raise InputError(f"unknown precision {precision!r}: {nearest(precision, get_args(Precision))}")
     return Plan(
-        tasks=_tasks(task_names),
-        entries=_entries(labels),
+        tasks=_tasks(task_names, elsewhere),
+        entries=_entries(labels, ranges or {}),
         seeds=seeds,
         tune=tune,
         epochs=epochs,
@@ -156,7 +160,7 @@ def command(plan: Plan, engine: str, out: Path) -> str:
     return shlex.join(["adamplus", "compare", *plan.tasks, *words])
 
 
-def _tasks(names: Sequence[str]) -> dict[str, tuple[Task, str]]:
+def _tasks(names: Sequence[str], elsewhere: bool) -> dict[str, tuple[Task, str]]:
     if not names:
         raise InputError(f"no tasks to compare on: there are {', '.join(tasks.TASKS)}, and files of your own")
     _refuse_twice([str(Path(name).resolve()) if name.endswith(".py") else name for name in names], names, "task")
@@ -166,16 +170,19 @@ def _tasks(names: Sequence[str]) -> dict[str, tuple[Task, str]]:
             raise InputError(f"{name}: better is {task.better!r}, and can be 'lower' or 'higher'")
         if task.epochs < 1 or task.batch < 1:
             raise InputError(f"{name}: {task.epochs} epochs of batches of {task.batch} train nothing")
+        if not elsewhere:
+            task.check()
     return found
 
 
-def _entries(labels: Sequence[str]) -> list[Entry]:
+def _entries(labels: Sequence[str], ranges: Mapping[str, Mapping[str, LogUniform]]) -> list[Entry]:
     if not labels:
         raise InputError(f"no optimizers to compare: there are {', '.join(optimizers.CONTENDERS)}")
     entries = []
     for label in labels:
         name, given = optimizers.parse(label)
-        entries.append(Entry(label, name, optimizers.find(name)[1], optimizers.find(name)[0], given))
+        contender, digest = optimizers.find(name)
+        entries.append(Entry(label, name, digest, contender, given, ranges.get(name, {})))
     _refuse_twice([(entry.name, entry.given) for entry in entries], labels, "optimizer")
     for entry in entries:
         _check_builds(entry)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,9 +20,10 @@ from ._search import Choice
 from ._spec import Spec
 from ._store import END, SETTINGS, CorruptError, Store, write
 from .engines import Execute, torchrun
-from .tasks import TASKS
+from .optimizers import LogUniform
+from .tasks import EMBEDDED
 
-__all__ = ["PAPER", "TASKS", "Outcome", "compare", "split", "tell"]
+__all__ = ["EMBEDDED", "PAPER", "Outcome", "compare", "split", "tell"]
 
 COMPARISON = "comparison.json"
 PAPER = ("adam-plus", "nigt", "sgd", "msgd", "adagrad", "adam")
@@ -59,6 +60,8 @@ def compare(
     device: str | None = None,
     precision: str | None = None,
     search: str = "random",
+    ranges: Mapping[str, Mapping[str, LogUniform]] | None = None,
+    rerun: str | None = None,
 ) -> Outcome:
     """Train tasks with several optimizers, with the same budget for each, and report.
 
@@ -78,6 +81,8 @@ def compare(
         device: `cpu`, `cuda` or `cuda:1`; CUDA by itself, where there is one.
         precision: `float32` or `bfloat16`, of autocast; the latter by itself on CUDA.
         search: `random`, or an even `grid`; both in the logarithm.
+        ranges: by optimizer, settings that are searched beside the learning rate, or in other ranges than usual.
+        rerun: the command that does the same again, where that is another one than `adamplus compare`.
 
     Raises:
         InputError: where something cannot be done as it was asked for; nothing has been run then.
@@ -100,8 +105,9 @@ def compare(
         device=device,
         precision=precision,
         elsewhere=engine == "ray",
+        ranges=ranges,
     )
-    words = command(planned, engine, out)
+    words = rerun or command(planned, engine, out)
     store, speaker = Store(out), console()
     with store.lock():
         try:

@@ -91,7 +91,7 @@ def read(root: Path) -> Results:
     for run in store.runs():
         folder = run.folder.relative_to(root).as_posix()
         try:
-            records.append(_record(run, folder))
+            records.append(read_run(run, folder))
         except CorruptError as error:
             unreadable[folder] = str(error)
     if not records:
@@ -116,7 +116,8 @@ def read(root: Path) -> Results:
     return Results(comparison, labels, tasks, records, unreadable)
 
 
-def _record(run: Run, folder: str) -> Record:
+def read_run(run: Run, folder: str) -> Record:
+    """Everything that a folder says of its run; raises CorruptError where it says too little."""
     run.check()
     settings = run.settings()
     needed = {"task", "label", "settings", "seed", "epochs", "phase"}
