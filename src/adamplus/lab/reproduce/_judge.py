@@ -102,8 +102,9 @@ class Versus:
             if apart and own.interval is not None and other.interval is not None:
                 better, worse = (own.interval, other.interval) if ahead else (other.interval, own.interval)
                 if not strictly_better(better, worse, higher):
-                    # means that differ, in runs that differ as much: a claim of either kind needs more of them
-                    return "open" if (self.relation != "worse than") is ahead else "not reproduced"
+                    # means that differ, in runs that differ as much: unless they point elsewhere, more are needed
+                    away = {"better than": not ahead, "comparable to": False, "worse than": ahead}[self.relation]
+                    return "not reproduced" if away else "open"
         found: Relation = "comparable to" if not apart else "better than" if ahead else "worse than"
         return "reproduced" if found == self.relation else "not reproduced"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from .._errors import InputError
 from ..data import SETS, data_root
 from ..speech import Aligned, aligned, chunks
 from ..speech._aligned import Spoken
@@ -43,7 +44,10 @@ def _splits(root: Path, paper: bool) -> dict[str, Split]:
     found = _aligned(root)
     if paper:
         return {"train": _pieces(found.train), "test": _pieces(found.test)}
-    held = set(sorted({one.speaker for one in found.train})[::HELD_OUT])
+    speakers = sorted({one.speaker for one in found.train})
+    if len(speakers) < 2:
+        raise InputError(f"AN4 under {root} has one speaker, of whom none can be held out: an4-paper holds out nobody")
+    held = set(speakers[::HELD_OUT])
     train, validation = ([one for one in found.train if (one.speaker in held) is is_held] for is_held in (False, True))
     return {"train": _pieces(train), "validation": _pieces(validation), "test": _pieces(found.test)}
 
