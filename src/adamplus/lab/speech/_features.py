@@ -13,9 +13,9 @@ def deltas(features: Tensor) -> Tensor:
     """Features, their slope over two frames to either side, and the slope of that: [frames, 3 × values].
 
     Example:
-        >>> adamplus.lab.speech.deltas(torch.arange(6.0)[:, None])[2:4]
-        tensor([[ 2.0000,  1.0000, -0.1300],
-                [ 3.0000,  1.0000, -0.1300]])
+        >>> from adamplus.lab.speech import deltas
+        >>> deltas(torch.arange(9.0)[:, None])[4]
+        tensor([4., 1., 0.])
     """
     first = _slope(features)
     return torch.cat([features, first, _slope(first)], 1)
