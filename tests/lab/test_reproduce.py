@@ -22,7 +22,7 @@ from adamplus.lab.reproduce._claims import CLAIMS
 from adamplus.lab.reproduce._experiments import BETAS, NAMES, Complement
 from adamplus.lab.reproduce._figures import figures
 from adamplus.lab.reproduce._growth import growth
-from adamplus.lab.reproduce._judge import FarFromIdeal, Flattens, Rule, Verdict, Versus, together
+from adamplus.lab.reproduce._judge import FarFromIdeal, Flattens, Verdict, Versus, together
 from adamplus.lab.reproduce._page import page
 from adamplus.lab.reproduce._stored import Stored, folder_of, folders, read
 
@@ -254,6 +254,24 @@ class TestRules:
         found = store(tmp_path, adam_plus=plus, sgd=sgd)
         assert [rule.judge(found).outcome for rule in (BETTER, LEVEL, WORSE)] == [better, level, worse]
 
+    @pytest.mark.parametrize(
+        ("plus", "sgd", "outcome"),
+        [
+            ([0.9], [0.8], "reproduced"),
+            ([0.9], [0.897], "reproduced"),
+            ([0.8], [0.9], "not reproduced"),
+            ([0.85, 0.95, 0.90], [0.80, 0.88, 0.83], "reproduced"),
+            ([0.80, 0.88, 0.83], [0.85, 0.95, 0.90], "open"),
+        ],
+    )
+    def test_no_worse_is_level_or_ahead(self, plus: list[float], sgd: list[float], outcome: str, tmp_path: Path):
+        found = store(tmp_path, adam_plus=plus, sgd=sgd)
+        assert Versus("test", "no worse than", ("sgd",)).judge(found).outcome == outcome
+
+    def test_one_rival_ahead_is_enough_and_those_to_come_do_not_matter(self, tmp_path: Path):
+        found = store(tmp_path, adam_plus=[0.8], sgd=[0.9])
+        assert Versus("test", "better than", ("sgd", "adam")).judge(found).outcome == "not reproduced"
+
     def test_less_perplexity_is_better_and_its_margin_relative(self, tmp_path: Path):
         found = store(tmp_path, "wikitext2", adam_plus=[100.0], sgd=[101.0], adam=[110.0])
         assert LEVEL.judge(found).outcome == "reproduced"
@@ -265,7 +283,7 @@ class TestRules:
         found = store(tmp_path, adam_plus=[0.5])
         assert BETTER.judge(found) == Verdict("reproduced", "test: Adam⁺ 0.5000 (n = 1), SGD diverged")
         missing = Versus("test", "better than", ("adam",)).judge(found)
-        assert missing == Verdict("not run yet", "no run of Adam has ended")
+        assert missing == Verdict("not run yet", "test: Adam⁺ 0.5000 (n = 1); no run of Adam has ended")
 
     def test_early_is_before_the_first_drop(self, tmp_path: Path):
         found = store(tmp_path, adam_plus=[[0.5, 0.6, 0.7, 0, 0, 0, 0.1]], sgd=[[0.1, 0.1, 0.1, 1, 1, 1, 1]])
@@ -335,8 +353,6 @@ class TestRules:
         texts = [rule.text for claim in CLAIMS for _, rule in claim.rules]
         assert all(len(text) > 30 for text in texts)
         assert len({claim.title for claim in CLAIMS}) == len(CLAIMS)
-        rules: list[Rule] = [rule for claim in CLAIMS for _, rule in claim.rules]
-        assert rules
 
 
 def sums(knee: float, slope: float) -> list[dict[str, Any]]:

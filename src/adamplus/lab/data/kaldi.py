@@ -39,7 +39,8 @@ class Archives:
     """The utterances of one split; each is read when it is asked for, as all of them are larger than memories."""
 
     def __init__(self, folder: Path, states: int = STATES) -> None:
-        self.folder, self.states = folder, states
+        self.folder: Path = folder
+        self.states: int = states
         self._entries = {stream: _entries(folder, stream) for stream in STREAMS}
         self.names: tuple[str, ...] = tuple(self._entries[STREAMS[0]])
         self._logmel: int | None = None

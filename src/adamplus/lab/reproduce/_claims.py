@@ -58,6 +58,10 @@ PLATEAU = (
     "to the number of iterations. Specifically, the plateau is reached at around 6×10⁴ iterations, which corresponds "
     "to the epoch 154."
 )
+ON_ALL = (
+    "Our empirical results show that our proposed algorithm consistently outperforms Adam on all tasks, and it "
+    "achieves comparable performance with the best-tuned SGD and momentum SGD."
+)
 SPEECH_RULES: tuple[Rule, ...] = (
     Versus("train", "comparable to", ("msgd",)),
     Versus("test", "comparable to", ("msgd",)),
@@ -152,12 +156,13 @@ CLAIMS: tuple[Claim, ...] = (
         "training until epoch 350.",
         _of(("cifar10", "cifar100"), FarFromIdeal()),
     ),
+    Claim("Ahead of Adam on all tasks", INTRODUCTION, ON_ALL, _of(ALL_TASKS, Versus("test", "better than", ("adam",)))),
     Claim(
-        "Ahead of Adam on all tasks",
+        "Level with the best SGD and momentum SGD, or ahead",
         INTRODUCTION,
-        "Our empirical results show that our proposed algorithm consistently outperforms Adam on all tasks, and it "
-        "achieves comparable performance with the best-tuned SGD and momentum SGD.",
-        _of(ALL_TASKS, Versus("test", "better than", ("adam",))),
+        ON_ALL,
+        _of(ALL_TASKS, Versus("test", "no worse than", ("sgd", "msgd"))),
+        "The paper tells of plain SGD on every task but SWB-300.",
     ),
     Claim(
         "Normalising by ‖z‖ instead of its root is slow",

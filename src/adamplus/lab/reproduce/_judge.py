@@ -14,7 +14,7 @@ from ._stored import Contestant, Stored
 Outcome = Literal["reproduced", "not reproduced", "open", "cannot be run", "not run yet"]
 SEVERITY: tuple[Outcome, ...] = ("not reproduced", "open", "cannot be run", "not run yet", "reproduced")
 """Of several outcomes that a claim needs all of, the first of these is the claim's."""
-Relation = Literal["better than", "comparable to", "worse than"]
+Relation = Literal["better than", "comparable to", "worse than", "no worse than"]
 EARLY = 3 / 7
 """The part of a run that is its early stage: up to the first drop of the rate, 150 epochs of 350."""
 KNEE, KNEE_WIDTH = 154 / 350, 0.05
@@ -73,15 +73,20 @@ class Versus:
 
     def judge(self, stored: Stored) -> Verdict:
         """Every rival has to stand in the relation."""
-        return together(self._beside(stored, rival) for rival in self.rivals)
-
-    def _beside(self, stored: Stored, rival: str) -> Verdict:
-        missing = [name for name in (self.hero, rival) if not _ended(stored.contestants.get(name))]
-        if missing:
-            return Verdict("not run yet", f"no run of {' nor '.join(NAMES[name] for name in missing)} has ended")
-        own, other = (self._summary(stored, stored.contestants[name]) for name in (self.hero, rival))
-        said = f"{self.panel}{' early' if self.early else ''}: {_told(self.hero, own)}, {_told(rival, other)}"
-        return Verdict(self._outcome(stored, own, other), said)
+        found = {
+            name: self._summary(stored, stored.contestants[name])
+            for name in (self.hero, *self.rivals)
+            if _ended(stored.contestants.get(name))
+        }
+        rivals = [name for name in self.rivals if name in found]
+        missing = [NAMES[name] for name in (self.hero, *self.rivals) if name not in found]
+        outcomes: list[Outcome] = ["not run yet"] if missing else []
+        if self.hero in found:
+            outcomes += [self._outcome(stored, found[self.hero], found[name]) for name in rivals]
+        numbers = ", ".join(_told(name, summary) for name, summary in found.items())
+        said = [f"{self.panel}{' early' if self.early else ''}: {numbers}"] if found else []
+        said += [f"no run of {', '.join(missing)} has ended"] if missing else []
+        return together(Verdict(outcome, "") for outcome in outcomes)._replace(measured="; ".join(said))
 
     def _summary(self, stored: Stored, one: Contestant) -> Summary:
         """Where every run diverged, the worst that there is."""
@@ -103,10 +108,13 @@ class Versus:
                 better, worse = (own.interval, other.interval) if ahead else (other.interval, own.interval)
                 if not strictly_better(better, worse, higher):
                     # means that differ, in runs that differ as much: unless they point elsewhere, more are needed
-                    away = {"better than": not ahead, "comparable to": False, "worse than": ahead}[self.relation]
+                    if self.relation == "no worse than" and ahead:
+                        return "reproduced"
+                    away = {"better than": not ahead, "worse than": ahead}.get(self.relation, False)
                     return "not reproduced" if away else "open"
         found: Relation = "comparable to" if not apart else "better than" if ahead else "worse than"
-        return "reproduced" if found == self.relation else "not reproduced"
+        holds = found != "worse than" if self.relation == "no worse than" else found == self.relation
+        return "reproduced" if holds else "not reproduced"
 
 
 @dataclass(frozen=True)

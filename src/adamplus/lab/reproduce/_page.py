@@ -16,10 +16,11 @@ Made by `adamplus reproduce` from the runs that are stored; outcomes follow from
 `N-epochs` that many, `decay-X` a weight decay, of which the paper says nothing. *tuned* gives every optimizer the same
 search on held-out data first.
 
-*Better* and *worse*: means over seeds differ by more than the margin ({margins}) and, where both have several
-seeds, 95 % intervals do not overlap; where these do, the claim is *open* until there are more seeds. *Comparable*:
-means differ by no more than the margin. With one seed, means are single runs. A claim that names several optimizers
-or data sets holds where it holds for each.
+*Better* and *worse*: means over seeds differ by more than the margin, {margins}; and,
+where both have several seeds, 95 % intervals do not overlap; where these do, the claim is *open* until there are more
+seeds. *Comparable*: means differ by no more than the margin. With one seed, means are single runs. A claim that names
+several optimizers or data sets holds where it holds for each. Of several settings that were tried, those with the best
+validation metric count; where there is no validation data, as in the paper's protocol, those with the best test metric.
 """
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from .. import _search
 from .._errors import InputError, nearest
 from .._plan import plan
 from .._progress import console, say
 from .._search import Choice
-from .._store import Store, replace
+from .._store import END, Store, replace
 from ..comparison import compare
 from ..data import SETS, data_root
 from ..data._root import VARIABLE
@@ -25,7 +25,7 @@ from ._page import page
 from ._stored import folder_of, folders, read
 
 PAGE = "claims.md"
-ALL: Literal["all"] = "all"
+ALL = "all"
 
 
 @dataclass
@@ -166,7 +166,7 @@ def _with_ended(experiment: Experiment, labels: list[str], budget: Budget, store
     ended = set()
     for entry in planned.entries:
         specs = planned.finals(task, entry, Choice(_search.middle(entry.ranges), [], 0))
-        if all((store.run(spec).folder / "end.json").exists() for spec in specs):
+        if all((store.run(spec).folder / END).exists() for spec in specs):
             ended.add(entry.label)
     return [label for label in every if label in ended or label in labels]
 

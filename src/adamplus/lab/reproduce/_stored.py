@@ -52,11 +52,6 @@ class Stored:
         """Of a run."""
         return max((run.spec["epochs"] for one in self.contestants.values() for run in one.runs), default=0)
 
-    @property
-    def seeds(self) -> int:
-        """Of the optimizer that has the most."""
-        return max((len(one.ended("finished")) for one in self.contestants.values()), default=0)
-
 
 def folder_of(protocol: Protocol, *, quick: bool, epochs: int | None, weight_decay: float) -> str:
     """Where runs of a protocol and a budget are, under a reproduction's folder: what is no one's figure is apart."""
