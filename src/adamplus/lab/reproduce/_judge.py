@@ -80,7 +80,9 @@ class Versus:
         }
         rivals = [name for name in self.rivals if name in found]
         missing = [NAMES[name] for name in (self.hero, *self.rivals) if name not in found]
-        outcomes: list[Outcome] = ["not run yet"] if missing else []
+        outcomes: list[Outcome] = []
+        if missing:
+            outcomes.append("not run yet")
         if self.hero in found:
             outcomes += [self._outcome(stored, found[self.hero], found[name]) for name in rivals]
         numbers = ", ".join(_told(name, summary) for name, summary in found.items())
