@@ -84,7 +84,7 @@ class Versus:
         if missing:
             outcomes.append("not run yet")
         if self.hero in found:
-            outcomes += [self._outcome(stored, found[self.hero], found[name]) for name in rivals]
+            outcomes.extend(self._outcome(stored, found[self.hero], found[name]) for name in rivals)
         numbers = ", ".join(_told(name, summary) for name, summary in found.items())
         said = [f"{self.panel}{' early' if self.early else ''}: {numbers}"] if found else []
         said += [f"no run of {', '.join(missing)} has ended"] if missing else []
