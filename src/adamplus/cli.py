@@ -1,8 +1,5 @@
 """`adamplus …`: every command is one call into the packages beside this file."""
 
-import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +7,9 @@ try:
     import typer
 
     from .lab import bench, comparison
+    from .lab._plainly import said_plainly
     from .lab.data.commands import data_app
+    from .lab.reproduce.commands import reproduce
 except ModuleNotFoundError as _missing:
     raise SystemExit(
         f"adamplus: the commands need {_missing.name}, which is not installed: pip install 'adamplus[lab]' "
@@ -28,25 +27,10 @@ bench_app: typer.Typer = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
+app.command()(reproduce)
 
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; CUDA, where there is one.", show_default=False)]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the numbers there; `bench show` reads them.")]
-
-
-@contextmanager
-def _said_plainly() -> Iterator[None]:
-    """Tell of bad input as of any other mistake on the command line, without a traceback."""
-    try:
-        yield
-    except bench.InputError as error:
-        raise typer.BadParameter(str(error)) from None
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what, remedy = ("the disk is full", "make room") if full else ("a file cannot be used", "mend that")
-        typer.echo(f"adamplus: {what} ({error}). Nothing is lost: {remedy}, and give the same command again.", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
 
 
 @app.command()
@@ -72,9 +56,9 @@ def compare(
     probe: Annotated[bool, typer.Option("--probe", help="Measure errors of z and g after each epoch (Adam⁺).")] = False,
 ) -> None:
     """Train tasks with several optimizers and seeds: a table, and a page to look at."""
-    with _said_plainly():
+    with said_plainly():
         outcome = comparison.compare(
-            task or list(comparison.TASKS),
+            task or list(comparison.EMBEDDED),
             comparison.split(optimizers),
             seeds=seeds,
             tune=tune,
@@ -95,7 +79,7 @@ def compare(
 @app.command()
 def report(runs: Annotated[Path, typer.Argument(help="What `compare --out` wrote.")] = Path("runs")) -> None:
     """Page, figures and tables of stored runs."""
-    with _said_plainly():
+    with said_plainly():
         comparison.tell(runs)
 
 
@@ -109,7 +93,7 @@ def step(
     json: Json = None,
 ) -> None:
     """One step of every optimizer on real lists of tensors: time, memory, bandwidth, ratios."""
-    with _said_plainly():
+    with said_plainly():
         bench.step(model or (), optimizer or (), device=device, dtype=dtype, rounds=rounds, json=json)
 
 
@@ -125,7 +109,7 @@ def scale(
     figure: Annotated[Path, typer.Option(help="Draw there: png, svg or pdf.")] = Path("bench-scale.png"),
 ) -> None:
     """Time of a step against the number of parameters and of tensors, as a figure."""
-    with _said_plainly():
+    with said_plainly():
         bench.scale(
             max_parameters=max_parameters,
             max_tensors=max_tensors,
@@ -143,7 +127,7 @@ def show(
     figure: Annotated[Path | None, typer.Option(help="Draw a report of `bench scale` there, too.")] = None,
 ) -> None:
     """The table of a stored report."""
-    with _said_plainly():
+    with said_plainly():
         bench.show(bench.load(report), as_markdown=markdown, figure=figure)
 
 

@@ -101,7 +101,7 @@ def test_a_check_takes_no_random_numbers_and_leaves_data_that_is_elsewhere_alone
     plan([str(task)], ["sgd"], **{**OPTIONS, "elsewhere": True})
 
 
-@pytest.mark.parametrize("name", tasks.TASKS)
+@pytest.mark.parametrize("name", tasks.EMBEDDED)
 def test_the_tasks_that_come_along_are_whole(name: str):
     plan([name], ["sgd"], **{**OPTIONS, "tune": 1})
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from adamplus.lab import tasks
 from adamplus.lab._errors import InputError
-from adamplus.lab.tasks import TASKS, Task
+from adamplus.lab.tasks import EMBEDDED, TASKS, Task
 from adamplus.lab.tasks import _pydoc as pydoc
 from adamplus.lab.tasks import _tones as tones
 
@@ -95,7 +95,7 @@ def test_data_has_its_shapes(name: str, rows: tuple[int, ...], shape: tuple[int,
         assert int(y.max()) < outputs.shape[-1]
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", EMBEDDED)
 def test_data_is_the_same_at_every_call_and_leaves_random_numbers_alone(name: str):
     task = task_of(name)
     first = {split: (x.clone(), y.clone()) for split, (x, y) in task.data().items()}
@@ -115,7 +115,7 @@ def test_no_row_of_one_split_is_in_another(name: str):
     assert all(not a & b for i, a in enumerate(rows) for b in rows[:i])
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", EMBEDDED)
 def test_a_seed_decides_the_first_model(name: str):
     task = task_of(name)
     task.data()
@@ -142,7 +142,7 @@ def test_an_epoch_or_three_learn_beyond_chance(name: str, lr: float, epochs: int
     assert found > best if task.better == "higher" else found < best
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", EMBEDDED)
 def test_means_do_not_depend_on_how_many_rows_are_evaluated_at_once(name: str):
     task = task_of(name)
     task.data()
@@ -152,7 +152,7 @@ def test_means_do_not_depend_on_how_many_rows_are_evaluated_at_once(name: str):
     assert task.metric in one
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", EMBEDDED)
 def test_tasks_say_what_they_are_in_a_line(name: str):
     line = tasks.describe(task_of(name))
     assert 20 < len(line) < 120

@@ -33,7 +33,7 @@ def load_file(path: Path, what: str) -> ModuleType:
     except SyntaxError as error:
         del sys.modules[name]
         raise InputError(f"{path}, line {error.lineno}: {error.msg}") from error
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         del sys.modules[name]
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path.resolve()]
         raise InputError(f"{path}, line {lines[-1] if lines else '?'}: {type(error).__name__}: {error}") from error

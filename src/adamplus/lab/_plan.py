@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -29,11 +29,14 @@ class Entry:
     contender: Contender
     given: dict[str, Any]
     """Settings that the user fixed: these are not searched."""
+    declared: Mapping[str, LogUniform] = field(default_factory=dict)
+    """What a comparison searches beside, or in other ranges than, what the contender says."""
 
     @property
     def ranges(self) -> dict[str, LogUniform]:
         """What is searched."""
-        return {key: values for key, values in self.contender.search.items() if key not in self.given}
+        every = {**self.contender.search, **self.declared}
+        return {key: values for key, values in every.items() if key not in self.given}
 
     def settings(self, searched: Mapping[str, Any]) -> dict[str, Any]:
         """What the optimizer is built with."""
@@ -102,6 +105,7 @@ def plan(
     device: str | None,
     precision: str | None,
     elsewhere: bool,
+    ranges: Mapping[str, Mapping[str, LogUniform]] | None = None,
     first_batch: int = 0,
     probe: bool = False,
     processes: int = 1,
@@ -128,7 +132,7 @@ def plan(
     natural: Precision = "float32" if where == "cpu" else "bfloat16"
     if precision is not None and precision not in get_args(Precision):
         raise InputError(f"unknown precision {precision!r}: {nearest(precision, get_args(Precision))}")
-    entries = _entries(labels)
+    entries = _entries(labels, ranges or {})
     return Plan(
         tasks=_tasks(task_names, processes, tuned=tune > 0, here=not elsewhere),
         entries=entries,
@@ -188,13 +192,14 @@ def _tasks(names: Sequence[str], processes: int, *, tuned: bool, here: bool) -> 
     return found
 
 
-def _entries(labels: Sequence[str]) -> list[Entry]:
+def _entries(labels: Sequence[str], ranges: Mapping[str, Mapping[str, LogUniform]]) -> list[Entry]:
     if not labels:
         raise InputError(f"no optimizers to compare: there are {', '.join(optimizers.CONTENDERS)}")
     entries = []
     for label in labels:
         name, given = optimizers.parse(label)
-        entries.append(Entry(label, name, optimizers.find(name)[1], optimizers.find(name)[0], given))
+        contender, digest = optimizers.find(name)
+        entries.append(Entry(label, name, digest, contender, given, ranges.get(name, {})))
     _refuse_twice([(entry.name, entry.given) for entry in entries], labels, "optimizer")
     for entry in entries:
         optimizers.try_out(entry.contender, entry.given, entry.label)

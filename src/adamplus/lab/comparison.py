@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,9 +21,10 @@ from ._search import Choice
 from ._spec import Spec
 from ._store import COMPARISON, Store, write
 from .engines import Ended, Execute, torchrun
-from .tasks import TASKS
+from .optimizers import LogUniform
+from .tasks import EMBEDDED
 
-__all__ = ["PAPER", "TASKS", "Outcome", "compare", "split", "tell"]
+__all__ = ["EMBEDDED", "PAPER", "Outcome", "compare", "split", "tell"]
 
 PAPER = ("adam-plus", "nigt", "sgd", "msgd", "adagrad", "adam")
 """The paper's six."""
@@ -61,6 +62,8 @@ def compare(
     search: str = "random",
     first_batch: int = 0,
     probe: bool = False,
+    ranges: Mapping[str, Mapping[str, LogUniform]] | None = None,
+    rerun: str | None = None,
 ) -> Outcome:
     """Train tasks with several optimizers, with the same budget for each, and report.
 
@@ -82,6 +85,8 @@ def compare(
         search: `random`, or an even `grid`; both in the logarithm.
         first_batch: T₀, rows of a first step of its own; 0 for none.
         probe: measure errors of z and g after each epoch, in runs of the Adam⁺ family.
+        ranges: by optimizer, settings that are searched beside the learning rate, or in other ranges than usual.
+        rerun: the command that does the same again, where that is another one than `adamplus compare`.
 
     Raises:
         InputError: where something cannot be done as it was asked for; nothing has been run then.
@@ -105,11 +110,20 @@ def compare(
             search=search,
             first_batch=first_batch,
             probe=probe,
+            ranges=ranges,
+            rerun=rerun,
         )
 
 
 def _lead(
-    tasks: Sequence[str], optimizers: Sequence[str], *, out: Path, engine: str, workers: int | None, **asked: Any
+    tasks: Sequence[str],
+    optimizers: Sequence[str],
+    *,
+    out: Path,
+    engine: str,
+    workers: int | None,
+    rerun: str | None,
+    **asked: Any,
 ) -> Outcome:
     """Do it, as the only process or the first."""
     if workers is not None and workers < 1:
@@ -118,7 +132,7 @@ def _lead(
     if engine == "torchrun":
         torchrun.check_started()
     planned = plan(tasks, optimizers, elsewhere=engine == "ray", processes=torchrun.processes(), **asked)
-    words = command(planned, engine, out, torchrun.words() if engine == "torchrun" else ["adamplus"])
+    words = rerun or command(planned, engine, out, torchrun.words() if engine == "torchrun" else ["adamplus"])
     store, speaker = Store(out), console()
     keeping = Keeping(store, speaker, planned.device, elsewhere=engine == "ray")
     with store.lock():

@@ -1,7 +1,5 @@
 """`adamplus data …`: where data is, whether it is right, and how to get it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +7,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from .. import data
-from .._errors import InputError
+from .._plainly import said_plainly
 from ._fetch import Report
 
 data_app: typer.Typer = typer.Typer(help="Data sets: where they are, verify, download.", no_args_is_help=True)
@@ -18,15 +16,6 @@ Root = Annotated[
     Path | None,
     typer.Option("--data", help="The folder of all data; $ADAMPLUS_DATA or ~/.cache/adamplus.", show_default=False),
 ]
-
-
-@contextmanager
-def _said_plainly() -> Iterator[None]:
-    """Tell of bad input as of any other mistake on the command line, without a traceback."""
-    try:
-        yield
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 @data_app.command()
@@ -52,7 +41,7 @@ def verify(
 ) -> None:
     """Every file against its known digest; exit code 1 where one is missing or wrong."""
     folder = data.data_root(root)
-    with _said_plainly():
+    with said_plainly():
         rows = data.verify(folder, names or ())
     if not rows:
         typer.echo(f"{folder}: there is no data set in it")
@@ -69,7 +58,7 @@ def download(
     """Get data sets from their official addresses; what was interrupted goes on."""
     folder = data.data_root(root)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with _said_plainly():
+    with said_plainly():
         for name in names:
             with Progress(*columns, TimeRemainingColumn()) as progress:
                 path = data.download(name, folder, _bar(progress))

@@ -41,9 +41,9 @@ def figures(results: Results, tables: list[list[Row]], folder: Path) -> list[Pat
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name's; it is drawn as a box
         for stem, task, table in zip(_stems(results), results.tasks, tables, strict=True):
             if any(run.epochs for runs in task.finals.values() for run in runs):
-                made += _save(_curves(results, task), folder / f"{stem}-curves")
+                made += save(_curves(results, task), folder / f"{stem}-curves")
             if any(row.sensitivity for row in table):
-                made += _save(_learning_rates(results, task, table), folder / f"{stem}-learning-rates")
+                made += save(_learning_rates(results, task, table), folder / f"{stem}-learning-rates")
     return made
 
 
@@ -53,14 +53,16 @@ def _stems(results: Results) -> list[str]:
     return [stem if stems.count(stem) == 1 else f"{stem}-{i}" for i, stem in enumerate(stems, 1)]
 
 
-def _save(figure: "Figure", stem: Path) -> list[Path]:
+def save(figure: "Figure", stem: Path) -> list[Path]:
+    """As PNG and PDF; their paths."""
     paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "pdf")]
     for path in paths:
         figure.savefig(path, dpi=200)
     return paths
 
 
-def _figure(panels: int) -> tuple["Figure", list["Axes"]]:
+def new_figure(panels: int) -> tuple["Figure", list["Axes"]]:
+    """Panels beside each other."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1.2 + 3.3 * panels, 3.1), layout="constrained")
@@ -75,25 +77,26 @@ def _figure(panels: int) -> tuple["Figure", list["Axes"]]:
 def _curves(results: Results, task: TaskResults) -> "Figure":
     from matplotlib.ticker import MaxNLocator
 
-    figure, panels = _figure(2)
+    figure, panels = new_figure(2)
     found = {label: curves(task.finals.get(label, [])) for label in results.labels}
     evaluated = any(f"train_{task.metric}" in curve["columns"] for curve in found.values())
     for axes, split in zip(panels, ("train" if evaluated else "running", "test"), strict=True):
         name = f"{split}_{task.metric}"
         for label, curve in found.items():
             if name in curve["columns"]:
-                _curve(axes, curve["epoch"], curve["columns"][name], results.labels.index(label))
+                draw_curve(axes, curve["epoch"], curve["columns"][name], results.labels.index(label))
         said = {"train": "training {}", "running": "training {}, running mean", "test": "test {}"}[split]
         _name(axes.set_ylabel, said.format(task.metric))
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _scale(axes, task, [column for curve in found.values() if (column := curve["columns"].get(name))])
     _name(figure.suptitle, task.title)
-    _legend(figure, results.labels, [label for label, curve in found.items() if curve["epoch"]])
+    draw_legend(figure, results.labels, [label for label, curve in found.items() if curve["epoch"]])
     return figure
 
 
-def _curve(axes: "Axes", epochs: list[int], column: dict[str, list[Any]], number: int) -> None:
+def draw_curve(axes: "Axes", epochs: list[int], column: dict[str, list[Any]], number: int) -> None:
+    """A contender's mean with its standard error."""
     colour, dash = style(number)
     mean = [math.nan if value is None else value for value in column["mean"]]
     error = [value or 0.0 for value in column["error"]]
@@ -112,7 +115,7 @@ def _scale(axes: "Axes", task: TaskResults, columns: list[dict[str, list[Any]]])
 
 
 def _learning_rates(results: Results, task: TaskResults, table: list[Row]) -> "Figure":
-    figure, (axes,) = _figure(1)
+    figure, (axes,) = new_figure(1)
     shown = []
     for row in table:
         if row.sensitivity is None:
@@ -127,11 +130,12 @@ def _learning_rates(results: Results, task: TaskResults, table: list[Row]) -> "F
     _name(axes.set_ylabel, f"validation {task.metric}")
     _scale(axes, task, [{"mean": [value for _, value in row.sensitivity.points]} for row in table if row.sensitivity])
     _name(figure.suptitle, task.title)
-    _legend(figure, results.labels, [label for label in results.labels if label in shown])
+    draw_legend(figure, results.labels, [label for label in results.labels if label in shown])
     return figure
 
 
-def _legend(figure: "Figure", labels: list[str], shown: list[str]) -> None:
+def draw_legend(figure: "Figure", labels: list[str], shown: list[str]) -> None:
+    """Below all panels, the names of those that are shown."""
     from matplotlib.lines import Line2D
 
     styles = [style(labels.index(label)) for label in shown]

@@ -101,7 +101,7 @@ def read(root: Path) -> Results:
     for run in store.runs():
         folder = run.folder.relative_to(root).as_posix()
         try:
-            records.append(_record(run, folder))
+            records.append(read_run(run, folder))
         except CorruptError as error:
             unreadable[folder] = str(error)
     if not records:
@@ -133,7 +133,8 @@ def read(root: Path) -> Results:
     return Results(comparison, labels, tasks, records, unreadable, lacking)
 
 
-def _record(run: Run, folder: str) -> Record:
+def read_run(run: Run, folder: str) -> Record:
+    """Everything that a folder says of its run; raises CorruptError where it says too little."""
     run.check()
     settings, epochs, end = run.settings(), run.metrics(), run.end() or {}
     check_run(settings, epochs, end)

@@ -1,0 +1,25 @@
+"""Bad input and bad luck on the command line, said plainly."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from ._errors import InputError
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """Tell of bad input as of any other mistake on the command line, without a traceback."""
+    try:
+        yield
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what, remedy = ("the disk is full", "make room") if full else ("a file cannot be used", "mend that")
+        typer.echo(f"adamplus: {what} ({error}). Nothing is lost: {remedy}, and give the same command again.", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None

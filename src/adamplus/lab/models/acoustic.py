@@ -1,0 +1,21 @@
+"""A recurrent acoustic model: which state of a phone each frame of speech belongs to."""
+
+from torch import Tensor, nn
+
+
+class AcousticModel(nn.Module):
+    """Bidirectional LSTM layers, a linear projection, and the scores of a frame's states.
+
+    With the paper's 260 features (FMLLR 40, i-vector 100, 40 log-mel values with two deltas) and 32,000 states:
+    43,154,944 parameters, 165 MB.
+    """
+
+    def __init__(self, features: int, states: int, *, layers: int = 6, width: int = 512, projection: int = 256) -> None:
+        super().__init__()
+        self.lstm: nn.LSTM = nn.LSTM(features, width, layers, batch_first=True, bidirectional=True)
+        self.projection: nn.Linear = nn.Linear(2 * width, projection)
+        self.output: nn.Linear = nn.Linear(projection, states)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From [rows, frames, features], in any precision, to [rows, frames, states]."""
+        return self.output(self.projection(self.lstm(x.to(self.output.weight.dtype))[0]))

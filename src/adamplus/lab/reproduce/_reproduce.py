@@ -1,0 +1,249 @@
+"""The whole of a reproduction: runs, figures, and the page of claims; resumed by the same call."""
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from .. import _search
+from .._errors import InputError, nearest
+from .._plan import plan
+from .._progress import console, say
+from .._search import Choice
+from .._store import END, Store, replace
+from ..comparison import compare
+from ..data import SETS, data_root
+from ..data._root import VARIABLE
+from ..engines import torchrun
+from ..tasks import find
+from ._experiments import EXPERIMENTS, GROWTH, NAMES, Experiment, Protocol
+from ._figures import figures
+from ._page import page
+from ._stored import folder_of, folders, read
+
+PAGE = "claims.md"
+ALL = "all"
+
+
+@dataclass
+class Reproduction:
+    """What became of it."""
+
+    page: Path
+    figures: list[Path] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    """Runs that raised, and what."""
+    absent: dict[str, str] = field(default_factory=dict)
+    """Experiments whose data is not there, and what to do."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How the runs of a reproduction are made."""
+
+    protocol: Protocol
+    quick: bool
+    epochs: int | None
+    seeds: int
+    tune: int
+    grid: bool
+    weight_decay: float
+    machine: dict[str, Any]
+    """Engine, workers, device and precision, as `compare` takes them."""
+
+    @property
+    def folder(self) -> str:
+        """Where they are."""
+        return folder_of(self.protocol, quick=self.quick, epochs=self.epochs, weight_decay=self.weight_decay)
+
+    def epochs_of(self, experiment: Experiment) -> int:
+        """Of every run: the task's own, a tenth of them, or what was asked for."""
+        if self.epochs is not None:
+            return self.epochs
+        own = find(experiment.task(self.protocol))[0].epochs
+        return max(1, own // 10) if self.quick else own
+
+
+def names() -> list[str]:
+    """What can be asked for."""
+    return [*EXPERIMENTS, "growth", ALL]
+
+
+def reproduce(
+    asked: Sequence[str],
+    *,
+    data: Path | None = None,
+    out: Path = Path("reproduction"),
+    protocol: str = "paper",
+    quick: bool = False,
+    epochs: int | None = None,
+    seeds: int = 3,
+    tune: int = 8,
+    optimizers: Sequence[str] = tuple(NAMES),
+    grid: bool = False,
+    weight_decay: float = 0.0,
+    engine: str = "local",
+    workers: int | None = None,
+    device: str | None = None,
+    precision: str | None = None,
+) -> Reproduction:
+    """Run the paper's experiments, draw its figures, and set its claims beside what was measured.
+
+    Args:
+        asked: experiments; `growth` is Adam⁺ on both image sets; `all` is all whose data is there; none, to make
+            figures and page anew of what is stored.
+        data: the folder of all data sets; `data_root()` by itself.
+        out: the folder of runs, figures and page.
+        protocol: `paper`, its settings word for word; or `tuned`, the same search for every optimizer.
+        quick: a tenth of the epochs, with schedules of the same shape.
+        epochs: of every run, instead.
+        seeds: of every optimizer.
+        tune: trials of every optimizer, in the tuned protocol.
+        optimizers: of the paper's six.
+        grid: all settings that the paper chose from, and not only those that it calls best.
+        weight_decay: of every optimizer, in the paper's protocol, which says nothing of it.
+        engine: as of `compare`; so are `workers`, `device` and `precision`.
+        workers: runs at a time.
+        device: where.
+        precision: of autocast.
+
+    Raises:
+        InputError: where something cannot be done as it was asked for.
+    """
+    _check(asked, optimizers, protocol, grid, weight_decay)
+    machine = {"engine": engine, "workers": workers, "device": device, "precision": precision}
+    kind: Protocol = "tuned" if protocol == "tuned" else "paper"
+    budget = Budget(kind, quick, epochs, seeds, tune, grid, weight_decay, machine)
+    made = Reproduction(out / PAGE)
+    with _data(data):
+        for name, chosen in _comparisons(asked, optimizers):
+            if (reason := _absent(name)) is not None and ALL in asked:
+                made.absent[name] = reason
+                say(console(), f"{name} is left out: {reason}")
+                continue
+            made.failures |= _compare(EXPERIMENTS[name], chosen, budget, out)
+        if not torchrun.follows():
+            _tell(made, out)
+    return made
+
+
+def _compare(experiment: Experiment, optimizers: Sequence[str], budget: Budget, out: Path) -> dict[str, str]:
+    """One experiment, as a comparison in a folder of its own; what failed."""
+    root, task = out / budget.folder / experiment.name, experiment.task(budget.protocol)
+    how = {"seeds": budget.seeds, "epochs": budget.epochs_of(experiment)}
+    labels = [label for name in optimizers for label in _labels(experiment, name, budget)]
+    if budget.protocol == "tuned":
+        how |= {"tune": budget.tune, "ranges": experiment.searched()}
+    else:
+        labels = _with_ended(experiment, labels, budget, Store(root))
+    words = _command(experiment, optimizers, budget, out)
+    return compare([task], labels, out=root, rerun=words, **how, **budget.machine).failures
+
+
+def _labels(experiment: Experiment, optimizer: str, budget: Budget, grid: bool | None = None) -> list[str]:
+    return experiment.labels(optimizer, budget.protocol, budget.grid if grid is None else grid, budget.weight_decay)
+
+
+def _with_ended(experiment: Experiment, labels: list[str], budget: Budget, store: Store) -> list[str]:
+    """Those that are asked for, with those whose runs are all there: a report does not forget what was run before."""
+    every = [label for name in experiment.words for label in _labels(experiment, name, budget, grid=True)]
+    engine, device, precision = (budget.machine[key] for key in ("engine", "device", "precision"))
+    planned = plan(
+        [experiment.task(budget.protocol)],
+        every,
+        seeds=budget.seeds,
+        tune=0,
+        epochs=budget.epochs_of(experiment),
+        search="random",
+        device=device,
+        precision=precision,
+        elsewhere=engine == "ray",
+    )
+    (task,) = planned.tasks
+    ended = set()
+    for entry in planned.entries:
+        specs = planned.finals(task, entry, Choice(_search.middle(entry.ranges), [], 0))
+        if all((store.run(spec).folder / END).exists() for spec in specs):
+            ended.add(entry.label)
+    return [label for label in every if label in ended or label in labels]
+
+
+def _tell(made: Reproduction, out: Path) -> None:
+    """Figures and page of everything that is stored."""
+    stored = {folder: {name: read(out, folder, one) for name, one in EXPERIMENTS.items()} for folder in folders(out)}
+    out.mkdir(parents=True, exist_ok=True)
+    for experiments in stored.values():
+        made.figures += figures(list(experiments.values()), out / "figures")
+    replace(made.page, page(stored, _absent, made.figures).encode())
+    say(console(), f"Claims: {made.page}")
+
+
+def _comparisons(asked: Sequence[str], optimizers: Sequence[str]) -> list[tuple[str, Sequence[str]]]:
+    """Experiments, and who takes part; growth needs nothing where its runs are part of another."""
+    chosen = list(EXPERIMENTS) if ALL in asked else [name for name in EXPERIMENTS if name in asked]
+    found: list[tuple[str, Sequence[str]]] = [(name, optimizers) for name in chosen]
+    if "growth" in asked or ALL in asked:
+        with_growth = [name for name, _ in found] if "adam-plus" in optimizers else []
+        found += [(name, ("adam-plus",)) for name in GROWTH if name not in with_growth]
+    return found
+
+
+def _absent(name: str) -> str | None:
+    try:
+        SETS[name].locate(data_root())
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _check(asked: Sequence[str], optimizers: Sequence[str], protocol: str, grid: bool, weight_decay: float) -> None:
+    for name in asked:
+        if name not in names():
+            raise InputError(f"unknown experiment {name!r}: {nearest(name, names())}")
+    for name in optimizers:
+        if name not in NAMES:
+            raise InputError(f"{name!r} is none of the paper's optimizers: {nearest(name, NAMES)}")
+    if not optimizers:
+        raise InputError(f"no optimizers to run: there are {', '.join(NAMES)}")
+    if protocol not in get_args(Protocol):
+        raise InputError(f"unknown protocol {protocol!r}: {nearest(protocol, get_args(Protocol))}")
+    if protocol == "tuned" and (grid or weight_decay):
+        raise InputError("--grid and --weight-decay are of --protocol paper: the tuned one searches by itself")
+    if weight_decay < 0:
+        raise InputError(f"a weight decay of {weight_decay:g} is none: pass 0 or more")
+
+
+@contextmanager
+def _data(folder: Path | None) -> Iterator[None]:
+    """Let tasks find their data there, in the processes that are started meanwhile, too."""
+    before = os.environ.get(VARIABLE)
+    if folder is not None:
+        os.environ[VARIABLE] = str(folder.expanduser().resolve())
+    try:
+        yield
+    finally:
+        os.environ.pop(VARIABLE, None)
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
+def _command(experiment: Experiment, optimizers: Sequence[str], budget: Budget, out: Path) -> str:
+    """What does the same again."""
+    options = {
+        "--data": data_root(),
+        "--out": out,
+        "--protocol": budget.protocol,
+        "--epochs": budget.epochs,
+        "--seeds": budget.seeds,
+        "--tune": budget.tune if budget.protocol == "tuned" else None,
+        "--optimizers": ",".join(optimizers),
+        "--weight-decay": f"{budget.weight_decay:g}" if budget.weight_decay else None,
+        "--device": budget.machine["device"],
+        "--precision": budget.machine["precision"],
+    }
+    flags = [flag for flag, on in (("--quick", budget.quick), ("--grid", budget.grid)) if on]
+    words = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
+    return shlex.join(["adamplus", "reproduce", experiment.name, *words, *flags])

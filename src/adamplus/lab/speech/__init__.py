@@ -1,0 +1,20 @@
+"""From recorded sentences to a state for every frame: features, tied states, alignment."""
+
+from ._aligned import Aligned, aligned
+from ._alignment import flat_start, path_score, realigned
+from ._features import chunks, deltas, normalized
+from ._states import Sentence, Tying, sentence
+
+__all__ = [
+    "Aligned",
+    "Sentence",
+    "Tying",
+    "aligned",
+    "chunks",
+    "deltas",
+    "flat_start",
+    "normalized",
+    "path_score",
+    "realigned",
+    "sentence",
+]
