@@ -16,7 +16,7 @@ hypothesis.settings.register_profile(
     "quick",
     deadline=None,  # the first example compiles kernels and warms caches
     derandomize=True,  # CI finds the same examples every time; `thorough` looks for new ones
-    max_examples=120,
+    max_examples=200,
     stateful_step_count=30,
 )
 hypothesis.settings.register_profile(

@@ -68,6 +68,7 @@ def test_the_run_of_a_killed_worker_is_begun_again(tmp_path: Path):
     assert numbers(tmp_path / "killed") == numbers(tmp_path / "undisturbed")
 
 
+@pytest.mark.slow
 def test_a_run_that_kills_every_worker_has_failed_and_others_go_on(tmp_path: Path):
     deadly, kind = write_task(tmp_path / "deadly.py", DIES), write_task(tmp_path / "plane.py")
     specs = [*planned(deadly, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
@@ -97,7 +98,7 @@ def test_what_a_task_prints_is_in_the_log_and_a_full_disk_in_a_worker_stops_ever
     assert (tmp_path / "runs" / "logs" / "worker-1.log").read_text() == "loud\n"
 
 
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("stop", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_no_worker_outlives_a_comparison(tmp_path: Path, stop: signal.Signals):
     task, out = write_task(tmp_path / "plane.py", WAITS), tmp_path / "runs"
     command = ["-m", "adamplus.cli", "compare", task, "--optimizers", "sgd", "--seeds", "1", "--out", str(out)]

@@ -42,6 +42,7 @@ def test_a_comparison_of_several_processes_has_the_numbers_of_one(tmp_path: Path
             assert {**other, "seconds": 0} == pytest.approx({**line, "seconds": 0}, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_processes_that_cannot_share_a_batch_say_so_before_the_first_run(tmp_path: Path):
     task = tmp_path / "odd.py"
     task.write_text((HERE / "plain_blobs.py").read_text() + "    batch = 15\n")
