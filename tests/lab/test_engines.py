@@ -152,6 +152,7 @@ def test_ten_kills_at_random_moments_change_nothing(
     assert not (tmp_path / "disturbed" / "aside").exists()
 
 
+@pytest.mark.slow
 def test_ray_has_the_numbers_of_processes_though_one_of_its_workers_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -27,6 +27,7 @@ def compare(*words: str, out: Path) -> subprocess.CompletedProcess[str]:
     return run(*words, *COMPARE, "--tune", "2", "--seeds", "1", "--out", str(out))
 
 
+@pytest.mark.slow
 def test_a_comparison_of_several_processes_has_the_numbers_of_one(tmp_path: Path):
     for words, out in (([], tmp_path / "one"), (TORCHRUN, tmp_path / "two")):
         done = compare(*words, out=out)
