@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from adamplus.lab._files import own_digest
 from adamplus.lab._learner import Learner
 from adamplus.lab._spec import Spec
+from adamplus.lab.models import GPT, LanguageModel
 from adamplus.lab.optimizers import CONTENDERS, UnavailableError
 from adamplus.lab.tasks import Split, Task
 
@@ -47,6 +48,43 @@ class Dropping(Rows):
         return nn.Sequential(nn.Linear(12, 16), nn.BatchNorm1d(16), nn.Dropout(0.2), nn.Linear(16, 2))
 
 
+class Text(Rows):
+    """Windows of words at random."""
+
+    def data(self) -> dict[str, Split]:
+        words = torch.randint(50, (60, 4, 7), generator=torch.Generator().manual_seed(0))
+        return {name: (words[rows], words[rows]) for name, rows in (("train", slice(40)), ("test", slice(40, 60)))}
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(outputs.flatten(0, -2), y.flatten())
+
+
+class Recurrent(Text):
+    batch = 1
+    ordered = True
+
+    def model(self) -> nn.Module:
+        return LanguageModel(50, streams=4, width=32)
+
+    def begin(self, model: nn.Module) -> None:
+        for module in model.modules():
+            if isinstance(module, LanguageModel):
+                module.forget()
+
+
+class Attentive(Text):
+    batch = 16
+
+    def data(self) -> dict[str, Split]:
+        return {name: (x[:, 0], y[:, 0]) for name, (x, y) in super().data().items()}
+
+    def model(self) -> nn.Module:
+        return GPT(50, 7, width=32, layers=2, heads=2)
+
+
+RANDOM = [*((name, Dropping) for name in NAMES), ("adam-plus", Recurrent), ("adam-plus", Attentive)]
+
+
 def learner(task: Task, name: str) -> Learner:
     made = Learner(task, Spec(str(Path(__file__)), "", name, own_digest(), name, {"lr": 0.01}, 1, 3, device="cuda:0"))
     made.prepare()
@@ -65,10 +103,10 @@ def test_graphs_take_the_steps_of_launches_one_by_one(name: str):
         assert line["test_loss"] == pytest.approx(other["test_loss"], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(name: str):
+@pytest.mark.parametrize(("name", "kind"), RANDOM)
+def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(name: str, kind: type[Task]):
     try:
-        whole, first = learner(Dropping(), name), learner(Dropping(), name)
+        whole, first = learner(kind(), name), learner(kind(), name)
     except UnavailableError as missing:
         pytest.skip(str(missing))
     for number in range(3):
@@ -78,8 +116,7 @@ def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(name: str):
     file = io.BytesIO()
     torch.save(first.state(), file)
     file.seek(0)
-    task = Dropping()
-    again = Learner(task, first.spec)
+    again = Learner(kind(), first.spec)
     again.load(torch.load(file, map_location="cpu", weights_only=True))
     again.prepare()
     again.epoch(2, [])

@@ -1,12 +1,13 @@
 """The models of the paper's experiments: as large as it says, and of the right shapes."""
 
+import math
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
 
-from adamplus.lab.models import VGG19, AcousticModel, LanguageModel, ResNet18
+from adamplus.lab.models import GPT, VGG19, AcousticModel, LanguageModel, ResNet18, StackedLSTM
 
 
 def count(build: Callable[[], nn.Module]) -> int:
@@ -23,9 +24,10 @@ def count(build: Callable[[], nn.Module]) -> int:
         (lambda: VGG19(10), 20_035_018),  # 20,040,522 less the biases before BatchNorm
         (lambda: LanguageModel(33_278), 50_065_078),
         (lambda: LanguageModel(33_278, tied=True), 28_434_378),
+        (lambda: GPT(33_278, 256), 23_524_608),
         (lambda: AcousticModel(40 + 100 + 3 * 40, 32_000), 43_154_944),  # "over 43 million"
     ],
-    ids=["resnet18", "vgg19-100", "vgg19-10", "lstm", "lstm-tied", "acoustic"],
+    ids=["resnet18", "vgg19-100", "vgg19-10", "lstm", "lstm-tied", "gpt", "acoustic"],
 )
 def test_models_have_the_parameters_that_are_claimed(build: Callable[[], nn.Module], parameters: int):
     assert count(build) == parameters
@@ -81,3 +83,39 @@ def test_an_acoustic_model_hears_the_frames_after_and_takes_half_precision():
     assert before.shape == (2, 21, 9)
     assert before.dtype == torch.float32
     assert not torch.equal(before[:, 0], after[:, 0])
+
+
+def test_stacked_layers_are_those_of_torch():
+    stacked, torchs = StackedLSTM(6, 8, 3, dropout=0.0), nn.LSTM(6, 8, 3, batch_first=True)
+    for i, layer in enumerate(stacked.layers):
+        for name, value in layer.named_parameters():
+            getattr(torchs, name.replace("_l0", f"_l{i}")).data.copy_(value.data)
+    x, memory = torch.randn(2, 5, 6), (torch.randn(3, 2, 8), torch.randn(3, 2, 8))
+    torch.testing.assert_close(stacked(x, memory), torchs(x, memory))
+
+
+def test_dropout_between_stacked_layers_is_by_torchs_random_numbers():
+    stacked, x, memory = StackedLSTM(6, 8, 2, dropout=0.5), torch.randn(2, 5, 6), (torch.zeros(2, 2, 8),) * 2
+    first, second = (torch.manual_seed(7) and stacked(x, memory)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, stacked(x, memory)[0])
+    assert torch.equal(stacked.eval()(x, memory)[0], stacked(x, memory)[0])
+
+
+def test_a_gpt_sees_what_was_before_and_nothing_after():
+    model = GPT(11, 5, width=12, layers=2, heads=3).eval()
+    words = torch.randint(11, (2, 5))
+    other = words.clone()
+    other[:, 3] = (other[:, 3] + 1) % 11
+    scores, others = model(words), model(other)
+    assert scores.shape == (2, 5, 11)
+    torch.testing.assert_close(scores[:, :3], others[:, :3])
+    assert not torch.allclose(scores[:, 3:], others[:, 3:])
+
+
+def test_a_new_gpt_knows_nothing_and_learns_in_every_parameter():
+    model, words = GPT(50, 8, width=24, layers=3, heads=2), torch.randint(50, (16, 8))
+    loss = nn.functional.cross_entropy(model(words).flatten(0, 1), torch.randint(50, (128,)))
+    assert loss.item() == pytest.approx(math.log(50), abs=0.1)
+    loss.backward()
+    assert all(p.grad is not None for p in model.parameters())

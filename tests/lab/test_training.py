@@ -410,7 +410,7 @@ def graphed(monkeypatch: pytest.MonkeyPatch, optimizer: str) -> Learner:
         return replay
 
     monkeypatch.setattr(_learner, "capture", capture)
-    monkeypatch.setattr(torch, "compile", lambda function: function)
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     made = Learner(PlainBlobs(), spec(optimizer))
     made.graphed = True
     made.prepare()

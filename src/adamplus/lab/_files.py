@@ -12,7 +12,7 @@ import torch
 
 from ._errors import InputError
 
-LOOP = ("_learner", "_optimizing", "_evaluation", "_meter", "_capture", "augment")
+LOOP = ("_learner", "_optimizing", "_evaluation", "_meter", "_capture", "_repeating", "augment")
 """The files of the loop that trains."""
 
 

@@ -22,6 +22,7 @@ from ._evaluation import Evaluation
 from ._meter import Meter, sums
 from ._optimizing import Optimizing
 from ._probing import probed
+from ._repeating import repeat_bits
 from ._spec import Spec
 from .tasks import Moment, Split, Task
 
@@ -42,7 +43,7 @@ class Learner:
         self.model = task.model().to(self.device)
         if on_cuda:
             torch.cuda.reset_peak_memory_stats(self.device)
-            torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+            repeat_bits()
             self.model = cast("nn.Module", cast("Any", self.model).to(memory_format=torch.channels_last))
         self.graphed = on_cuda and self.world == 1 and task.capture
         self.optimizing = Optimizing(spec, self.model, captured=self.graphed)
@@ -104,7 +105,7 @@ class Learner:
     def _captured(self, size: int, compiled: bool) -> Any:
         """A graph of one step on so many rows; its cursor moves along the order by itself."""
         places = torch.arange(size, device=self.device)
-        next_loss: Any = torch.compile(self.next_loss) if compiled else self.next_loss
+        next_loss: Any = torch.compile(self.next_loss, dynamic=False) if compiled else self.next_loss
 
         def step() -> None:
             self.descend(*next_loss(places))

@@ -1,8 +1,10 @@
-"""The models of the paper's experiments, for small inputs."""
+"""The models of the paper's experiments, for small inputs; and a small GPT."""
 
 from .acoustic import AcousticModel
 from .language import LanguageModel
+from .recurrent import StackedLSTM
 from .resnet import ResNet18
+from .transformer import GPT
 from .vgg import VGG19
 
-__all__ = ["VGG19", "AcousticModel", "LanguageModel", "ResNet18"]
+__all__ = ["GPT", "VGG19", "AcousticModel", "LanguageModel", "ResNet18", "StackedLSTM"]

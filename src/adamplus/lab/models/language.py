@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from .recurrent import StackedLSTM
+
 
 class LanguageModel(nn.Module):
     """Which word is next, in several streams of text at once.
@@ -28,7 +30,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.embedding: nn.Embedding = nn.Embedding(words, width)
         self.dropout: nn.Module = nn.Dropout(dropout)
-        self.lstm: nn.LSTM = nn.LSTM(width, width, layers, batch_first=True, dropout=dropout)
+        self.lstm: StackedLSTM = StackedLSTM(width, width, layers, dropout)
         self.output: nn.Linear = nn.Linear(width, words)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # as language models of this kind have it since Zaremba 2014
         nn.init.uniform_(self.output.weight, -0.1, 0.1)

@@ -49,7 +49,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
             raise InputError(f"{name} has no setting {key!r}: {nearest(key, contender.names())}")
         if key in settings:
             raise InputError(f"{text!r} sets {key!r} twice: leave one of them")
-        settings[key] = _value(key, value, text)
+        settings[key] = _value(key, value.strip(), contender.words(key), text)
     return name, settings
 
 
@@ -65,13 +65,16 @@ def try_out(contender: Contender, given: dict[str, Any], text: str) -> None:
         raise InputError(f"{text!r} is refused by the optimizer: {error}") from error
 
 
-def _value(key: str, value: str, text: str) -> Any:
-    """A number, True, False, None, or a tuple of numbers."""
+def _value(key: str, value: str, words: tuple[str, ...], text: str) -> Any:
+    """A number, True, False, None, a tuple of numbers, or one of the words that the setting can be."""
+    if value in words:
+        return value
     try:
-        parsed = ast.literal_eval(value.strip())
+        parsed = ast.literal_eval(value)
     except (ValueError, SyntaxError):
         parsed = ...
     numbers = parsed if isinstance(parsed, tuple) else (parsed,)
     if not all(number is None or isinstance(number, (bool, int, float)) for number in numbers):
-        raise InputError(f"{key}={value} of {text!r}: the value is no number (nor True, False or None)")
+        allowed = f"none of {', '.join(words)}" if words else "no number (nor True, False or None)"
+        raise InputError(f"{key}={value} of {text!r}: the value is {allowed}")
     return parsed

@@ -46,10 +46,19 @@ class Contender:
 
     def names(self) -> list[str]:
         """What can be set."""
-        found: list[str] = []
+        return list(self._kinds())
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """What a setting can be that is a word and no number, as its type tells: `norm_scope`, for one."""
+        return tuple(word for word in get_args(self._kinds()[name]) if isinstance(word, str))
+
+    def _kinds(self) -> dict[str, Any]:
+        """Of what type each setting is said to be."""
+        found: dict[str, Any] = {}
         for parameter in inspect.signature(self.build).parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:  # their names, where Unpack[a TypedDict] tells them
-                found += [name for kind in get_args(parameter.annotation) for name in get_type_hints(kind)]
+                for named in get_args(parameter.annotation):
+                    found |= get_type_hints(named)
             elif parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-                found.append(parameter.name)
-        return [name for name in found if name != "params"]
+                found[parameter.name] = parameter.annotation
+        return {name: kind for name, kind in found.items() if name != "params"}

@@ -16,9 +16,11 @@ EMBEDDED = ("digits", "pydoc", "tones")
 """Those that need no download."""
 EXPERIMENTS = ("cifar10", "cifar100", "wikitext2", "an4", "swb300")
 """The paper's, each also with the ending `-paper`: nothing is held out to choose by, and Adam's rates stay."""
+BEYOND = ("wikitext2-gpt",)
+"""Past the paper."""
 TASKS = {
     name: f"{__name__}._{name.replace('-', '_')}"
-    for name in (*EMBEDDED, *(f"{name}{ending}" for name in EXPERIMENTS for ending in ("", "-paper")))
+    for name in (*EMBEDDED, *(f"{name}{ending}" for name in EXPERIMENTS for ending in ("", "-paper")), *BEYOND)
 }
 """All that are known: name and module."""
 

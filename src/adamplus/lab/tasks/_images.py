@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..augment import crop_and_flip
-from ..data import SETS, cifar, data_root
+from ..data import cifar, data_root
 from ._paper import drops, is_scheduled
 from ._task import Moment, Split, Task
 
@@ -41,10 +41,6 @@ class Cifar(Task):
     @abstractmethod
     def model(self) -> nn.Module:
         """A network of as many classes."""
-
-    def check(self) -> None:
-        """The data set has to be there."""
-        SETS[self.set_name].locate(data_root())
 
     def data(self) -> dict[str, Split]:
         """Images less their mean, over their standard deviation."""

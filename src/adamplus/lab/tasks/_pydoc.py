@@ -1,6 +1,5 @@
 """The English text that comes with Python, its manual's topics; a recurrent model of which word is next."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -10,6 +9,8 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
+from ..models import StackedLSTM
+from ._perplexity import with_perplexity
 from ._task import Split, Task
 
 STREAMS, LENGTH = 16, 16
@@ -32,7 +33,7 @@ class Model(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(words, WIDTH)
         self.dropout = nn.Dropout(DROPOUT)
-        self.lstm = nn.LSTM(WIDTH, WIDTH, LAYERS, batch_first=True, dropout=DROPOUT)
+        self.lstm = StackedLSTM(WIDTH, WIDTH, LAYERS, DROPOUT)
         self.norm = nn.LayerNorm(WIDTH)
         self.output = nn.Linear(WIDTH, words)
         for name in ("hidden", "cell"):
@@ -85,8 +86,7 @@ class Pydoc(Task):
 
     def summary(self, means: dict[str, float]) -> dict[str, float]:
         """Perplexity, exp(loss), beside the loss."""
-        loss = means["loss"]
-        return {**means, "perplexity": math.exp(loss) if loss < 700 else math.inf if loss == loss else loss}
+        return with_perplexity(means)
 
     def begin(self, model: nn.Module) -> None:
         """Forget the text of the last pass."""

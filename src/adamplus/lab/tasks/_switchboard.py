@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..data import SETS, data_root, kaldi
+from ..data import data_root, kaldi
 from ..speech import chunks
 from ._speech import Speech
 from ._task import Split
@@ -22,10 +22,6 @@ class Switchboard(Speech):
 
     count: ClassVar[int] = kaldi.STATES
     """Of states."""
-
-    def check(self) -> None:
-        """The archives have to be there."""
-        SETS["swb300"].locate(data_root())
 
     @property
     def states(self) -> int:

@@ -46,9 +46,6 @@ class Task(ABC):
     capture: ClassVar[bool] = True
     """Whether a step can be one CUDA graph; False where it asks the host, by `.item()` or an `if` on values."""
 
-    def check(self) -> None:  # noqa: B027 - most need nothing
-        """Raise InputError where what the data comes from is not there; called before the first run."""
-
     @abstractmethod
     def data(self) -> dict[str, Split]:
         """The splits "train", "validation" and "test", on the CPU; the same at every call. Called before `model`.

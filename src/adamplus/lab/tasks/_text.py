@@ -1,15 +1,15 @@
 """What the tasks on WikiText-2 share: windows of text, the recurrent model and its schedule."""
 
-import math
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 from torch import Tensor, nn
 
-from ..data import SETS, data_root, wikitext
+from ..data import data_root, wikitext
 from ..models import LanguageModel
 from ._paper import is_scheduled, saturations
+from ._perplexity import with_perplexity
 from ._task import Moment, Split, Task
 
 STREAMS, LENGTH = 20, 35
@@ -29,10 +29,6 @@ class Text(Task):
     """Whether Adam's rates stay, as in the paper."""
     width: ClassVar[int] = 650
 
-    def check(self) -> None:
-        """The data set has to be there."""
-        SETS["wikitext2"].locate(data_root())
-
     def data(self) -> dict[str, Split]:
         """Windows of the three texts; the last words of a text that fill no window are left."""
         return _splits(data_root())[0]
@@ -47,8 +43,7 @@ class Text(Task):
 
     def summary(self, means: dict[str, float]) -> dict[str, float]:
         """Perplexity, exp(loss), beside the loss."""
-        loss = means["loss"]
-        return {**means, "perplexity": math.exp(loss) if loss < 700 else math.inf if loss == loss else loss}
+        return with_perplexity(means)
 
     def schedule(self, now: Moment) -> dict[str, float]:
         """Rate, and β where there is one, over 4 after each epoch that did not lower the validation loss."""

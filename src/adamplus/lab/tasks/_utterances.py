@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from .._errors import InputError
-from ..data import SETS, data_root
+from ..data import data_root
 from ..speech import Aligned, aligned, chunks
 from ..speech._aligned import Spoken
 from ._speech import Speech
@@ -19,10 +19,6 @@ HELD_OUT = 10
 
 class Utterances(Speech):
     """AN4; the held-out data of both kinds is of speakers that training data does not have."""
-
-    def check(self) -> None:
-        """The data set has to be there."""
-        SETS["an4"].locate(data_root())
 
     @property
     def states(self) -> int:
