@@ -57,6 +57,27 @@ def test_the_run_does_not_notice(probed: str):
     assert probed != "variance" or len(probe.history) == 6
 
 
+@pytest.mark.parametrize("mode", [True, False])
+def test_a_model_that_the_optimizer_follows_is_measured_at_the_same_points(mode: bool):
+    """Where gradient() switches the model, the optimizer must not go along, nor be found in another mode later."""
+    histories = []
+    for follows in (False, True):
+        model = network()
+        optimizer = AdamPlus(model.parameters(), lr=0.3)
+        if follows:
+            optimizer.follow(model)
+
+        def gradient(model: nn.Module = model) -> None:
+            nn.functional.mse_loss(model.train(mode)(X), Y).backward()
+
+        probe = VarianceProbe(model, optimizer, gradient, every=2)
+        train(model, optimizer)
+        assert optimizer.training
+        assert all(module.training for module in model.modules())
+        histories.append(probe.history)
+    assert histories[0] == histories[1]
+
+
 @pytest.mark.parametrize("settings", [{}, {"weight_decay": 0.1}, {"maximize": True}, {"beta": 0.5}])
 def test_errors_are_those_of_the_stored_sequences(settings: dict[str, Any]):
     """AdamPlusReference stores w, ŵ and z: distances are taken from these, in float64."""
