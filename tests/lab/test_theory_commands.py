@@ -232,8 +232,20 @@ def test_settings_say_what_the_theorem_gives():
         (("rate", "--problem", "vally"), "did you mean valley?"),
         (("table1", "--epsilon", "0.1,0.2,3"), "give the largest, the smallest and how many"),
         (("table1", "--epsilon", "0.1"), "give 3 numbers"),
-        (("table1", "--runs", "1"), "two runs"),
+        (("table1", "--epsilon", "0.2,-0.1,3"), "give the largest, the smallest and how many"),
+        (("table1", "--epsilon", "0.2,0.1,inf"), "how many (2 to 100)"),
+        (("table1", "--epsilon", "0.9,0.1,2"), "between 0 and 0.5"),
+        (("table1", "--runs", "1"), "1 runs, 16 to tune by"),
+        (("table1", "--runs", "0"), "0 runs, 16 to tune by"),
+        (("table1", "--tuning-runs", "0"), "one of everything else, at least"),
+        (("table1", "--max-steps", "0"), "one of everything else, at least"),
+        (("table1", "--workers", "0"), "one of everything else, at least"),
+        (("rate", "--method", "sgd,sgd"), "'sgd' is there twice"),
+        (("settings", "--theorem", "2", "--T", "9", *CONSTANTS, "--norm-sum", "1"), "it is of theorem 1"),
         (("variance", "--seeds", "1"), "at least 2, 1 and 10 are needed"),
+        (("variance", "--beta", "0"), "β is in (0, 1]"),
+        (("variance", "--lr", "1,-1"), "lr above 0"),
+        (("variance", "--lr", "1"), "give 2 numbers"),
         (("show", "nowhere"), "has no numbers of `adamplus theory`"),
     ],
 )
@@ -242,6 +254,26 @@ def test_what_cannot_be_done_is_said_plainly(
 ):
     monkeypatch.chdir(tmp_path)
     assert words in refused(*arguments)
+    assert not list(tmp_path.iterdir())  # nothing was begun
+
+
+@pytest.mark.parametrize("command", ["rate", "table1", "variance"])
+def test_a_folder_that_cannot_be_written_to_is_told_before_measuring(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("it measures")
+
+    monkeypatch.setattr("adamplus.lab.theory.commands.report", never)
+    monkeypatch.setattr("adamplus.lab.theory._variance_report.variance", never)
+    (tmp_path / "file").write_text("")
+    assert "cannot be written to: Not a directory" in refused(command, "--out", tmp_path / "file" / "folder")
+    assert "cannot be written to: File exists" in refused(command, "--out", tmp_path / "file")
+
+
+def test_numbers_that_are_none_are_told(tmp_path: Path):
+    (tmp_path / "rate.json").write_text("{")
+    assert "rate.json is not what `adamplus theory` wrote" in refused("show", tmp_path)
 
 
 def test_counts_are_said_as_people_say_them():

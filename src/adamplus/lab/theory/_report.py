@@ -36,7 +36,8 @@ def report(
 ) -> Report:
     """Measure every method on every problem for every ε: kind "table1" is tuned, "rate" as proved."""
     tuned = kind == "table1"
-    _check(problems, methods, epsilons, runs, workers, METHODS if tuned else PROVED)
+    check(kind, problems, methods, epsilons, runs, tuning_runs, max_steps, workers)
+    born = {"command": command, **certificate(torch.device("cpu")), "workers": workers}
     asked = [
         Asked(problem, method, tuned, epsilon, runs, tuning_runs, max_steps)
         for epsilon in sorted(epsilons)  # the smallest takes the longest: first
@@ -48,7 +49,6 @@ def report(
     for point in measure_all(asked, workers):
         told(point)
         points.setdefault((point.asked.problem, point.asked.method), []).insert(0, point)
-    born = {"command": command, **certificate(torch.device("cpu")), "workers": workers}
     born |= {"seconds": time.perf_counter() - began, "processor_seconds": _processor_seconds() - busy}
     return {
         "kind": kind,
@@ -69,19 +69,31 @@ def _processor_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _check(
-    problems: Sequence[str], methods: Sequence[str], epsilons: Sequence[float], runs: int, workers: int, known: Any
+def check(
+    kind: str,
+    problems: Sequence[str],
+    methods: Sequence[str],
+    epsilons: Sequence[float],
+    runs: int,
+    tuning_runs: int,
+    max_steps: int,
+    workers: int,
 ) -> None:
-    for name in problems:
-        if name not in PROBLEMS:
-            raise InputError(f"problem {name!r}: {nearest(name, PROBLEMS)}")
-    for name in methods:
-        if name not in known:
-            raise InputError(f"method {name!r}: {nearest(name, known)}")
+    """Refuse what cannot be measured."""
+    known = METHODS if kind == "table1" else PROVED
+    for what, names, all_names in (("problem", problems, PROBLEMS), ("method", methods, known)):
+        for name in names:
+            if name not in all_names:
+                raise InputError(f"{what} {name!r}: {nearest(name, all_names)}")
+            if list(names).count(name) > 1:
+                raise InputError(f"{what} {name!r} is there twice: name each once")
     if len(set(epsilons)) < 2 or min(epsilons) <= 0 or max(epsilons) >= 0.5:
         raise InputError(f"ε {list(epsilons)}: a slope needs two different ones at least, between 0 and 0.5")
-    if runs < 2 or workers < 1:
-        raise InputError(f"{runs} runs, {workers} workers: there must be two runs and one worker at least")
+    if runs < 2 or (kind == "table1" and tuning_runs < 1) or max_steps < 1 or workers < 1:
+        raise InputError(
+            f"{runs} runs, {tuning_runs} to tune by, {max_steps} steps, {workers} workers: there must be two runs, and "
+            "one of everything else, at least"
+        )
 
 
 def _row(kind: str, problem: str, method: str, points: list[Point]) -> dict[str, Any]:
@@ -131,4 +143,7 @@ def save(found: Report, folder: Path) -> Path:
 
 def load(path: Path) -> Report:
     """Read what `save` wrote."""
-    return json.loads(path.read_text())
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise InputError(f"{path} is not what `adamplus theory` wrote ({error}): measure again") from None

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,22 +26,29 @@ def variance(
     *, command: str, seeds: int, epochs: int, steps: int, beta: float, lr: dict[str, float], told: Callable[[str], None]
 ) -> Report:
     """Measure both places in both ways."""
-    if seeds < 2 or epochs < 1 or steps < 10:
-        raise InputError(f"{seeds} seeds, {epochs} epochs, {steps} steps: at least 2, 1 and 10 are needed")
+    check(seeds, epochs, steps, beta, tuple(lr.values()))
+    born = {"command": command, **certificate(torch.device("cpu")), "workers": 1}
     began = time.perf_counter()
     places: dict[str, dict[str, Any]] = {"double-well": {}, "digits": {}}
     for way, extrapolate in WAYS.items():
         told(way)
         places["double-well"][way] = _summary(on_double_well(steps, 10 * seeds, lr["double-well"], beta, extrapolate))
         places["digits"][way] = _summary(on_digits(epochs, seeds, lr["digits"], beta, extrapolate))
-    seconds = time.perf_counter() - began
     return {
         "kind": "variance",
-        "certificate": {"command": command, **certificate(torch.device("cpu")), "workers": 1, "seconds": seconds},
+        "certificate": {**born, "seconds": time.perf_counter() - began},
         "settings": {"beta": beta, "lr": lr},
         "seeds": {"double-well": 10 * seeds, "digits": seeds},
         "places": places,
     }
+
+
+def check(seeds: int, epochs: int, steps: int, beta: float, lr: tuple[float, ...]) -> None:
+    """Refuse what cannot be measured."""
+    if seeds < 2 or epochs < 1 or steps < 10:
+        raise InputError(f"{seeds} seeds, {epochs} epochs, {steps} steps: at least 2, 1 and 10 are needed")
+    if not 0 < beta <= 1 or not all(0 < rate < math.inf for rate in lr):
+        raise InputError(f"β = {beta:g}, lr = {', '.join(f'{rate:g}' for rate in lr)}: β is in (0, 1], lr above 0")
 
 
 def _summary(series: Series) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """`adamplus theory …`: theorems as settings, measured rates, the measured Table 1, the exactness of z."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +16,7 @@ from ._methods import METHODS
 from ._page import stored, write_page
 from ._points import Point
 from ._proved import PROVED
-from ._report import Report, report, save
+from ._report import Report, check, report, save
 from ._settings import settings_of, told
 
 theory_app: typer.Typer = typer.Typer(help="The paper's theorems, as settings and measured.", no_args_is_help=True)
@@ -56,6 +58,8 @@ def settings(
     given: dict[str, Any] = {"epsilon": epsilon, "T": T, "L": L, "L_H": L_H, "G": G, "Delta": Delta, "sigma": sigma}
     given |= {"b": b, "initial_batch": initial_batch, "batch": batch, "lr": lr}
     with _said_plainly():
+        if norm_sum is not None and (theorem != "1" or not 0 <= norm_sum < math.inf):
+            raise InputError(f"--norm-sum {norm_sum}: it is of theorem 1, and at least 0")
         typer.echo(told(settings_of(theorem, given, repaired), norm_sum))
 
 
@@ -108,6 +112,7 @@ def variance(
     command = f"adamplus theory variance --seeds {seeds} --epochs {epochs} --steps {steps} --beta {beta} --lr {lr}"
     with _said_plainly():
         well, digits = _numbers(lr, 2, "lr")
+        _variance_report.check(seeds, epochs, steps, beta, (well, digits))
         _make(out)
         found = _variance_report.variance(
             command=command,
@@ -146,8 +151,8 @@ def _rates(
 ) -> None:
     problems, methods = problem.split(","), method.split(",")
     first, last, count = _numbers(epsilon, 3, "epsilon")
-    if count < 2 or not 0 < last < first:
-        raise InputError(f"--epsilon {epsilon}: give the largest, the smallest and how many, as 0.2,0.02,5")
+    if count not in range(2, 101) or not 0 < last < first:
+        raise InputError(f"--epsilon {epsilon}: give the largest, the smallest and how many (2 to 100), as 0.2,0.02,5")
     steps = int(count) - 1
     epsilons = [float(f"{first * (last / first) ** (i / steps):.4g}") for i in range(steps + 1)]
     total = len(problems) * len(methods) * len(epsilons)
@@ -162,6 +167,7 @@ def _rates(
             err=True,
         )
 
+    check(kind, problems, methods, epsilons, runs, tuning_runs, max_steps, workers)
     _make(out)
     found = report(
         kind,
@@ -189,10 +195,12 @@ def _numbers(text: str, count: int, name: str) -> list[float]:
 
 
 def _make(folder: Path) -> None:
+    """The folder, and whether it can be written to: to be told before minutes of measuring, not after."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise InputError(f"{folder} cannot be made: {error}") from None
+        raise InputError(f"--out {folder} cannot be written to: {error.strerror or error}") from None
 
 
 def _keep(found: Report, folder: Path) -> None:
