@@ -21,6 +21,7 @@ from adamplus.lab.theory._slope import fit, slope
 from adamplus.lab.theory._tables import short
 from adamplus.lab.theory._valley import Valley
 from adamplus.lab.theory._variance import on_double_well
+from adamplus.lab.theory._variance_report import level
 from adamplus.theory.problems import DoubleWell
 
 CONSTANTS = ("--L", "1", "--L-H", "1", "--Delta", "1", "--sigma", "1")
@@ -200,6 +201,20 @@ def test_rate_and_variance_share_a_page_that_show_makes_anew(tmp_path: Path):
     assert {name: (tmp_path / name).read_text() for name in before} == before
     assert "proved to be enough" in before["theory.html"]
     assert "How exact z is" in before["theory.html"]
+
+
+def test_the_stretch_over_which_the_noise_of_g_is_level_ends_where_it_falls_for_good():
+    series = {"steps": [0, 3, 9, 27, 81], "g_error2": [1.0, 0.9, 2.0, 0.5, 0.1]}
+    assert level(series) == 9  # the dip at step 3 is none
+    assert level({**series, "g_error2": [1.0, 1.1, 1.0, 0.9, 1.0]}) == 81
+
+
+def test_the_page_has_no_signs_of_markdown(tmp_path: Path):
+    run("rate", "--method", "sgd", "--epsilon", "0.4,0.3,2", "--runs", 4, "--workers", 1, "--out", tmp_path)
+    page = (tmp_path / "theory.html").read_text()
+    assert "ε<sup>−3.5</sup>" in page
+    assert "<code>adamplus theory rate --method sgd" in page
+    assert "`" not in page.partition("<body>")[2]
 
 
 def test_two_processes_measure_what_one_does():

@@ -1,6 +1,7 @@
 """The page of the measured theory: one file that needs nothing else to be looked at."""
 
 import base64
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,7 +17,10 @@ TITLES = {
     "variance": "How exact z is",
 }
 
-PICTURES = "figure { margin: 1rem 0; } figure img { max-width: 100%; background: #fff; }"
+PICTURES = """
+figure { margin: 1rem 0; } figure img { max-width: 100%; background: #fff; }
+tbody th { max-width: none; white-space: nowrap; }
+"""
 
 
 def write_page(folder: Path) -> Path:
@@ -46,19 +50,32 @@ def _section(found: Report, folder: Path) -> Markup:
     picture = base64.b64encode((folder / f"{kind}.png").read_bytes()).decode()
     shown = tag("figure", Markup(f'<img src="data:image/png;base64,{picture}" alt="{TITLES[kind]}">'))
     if kind == "variance":
-        parts = [_table(_variance_report.cells(found)), tag("p", _variance_report.note(found), class_="quiet notes")]
+        said = [_variance_report.reading(found), _variance_report.note(found)]
+        parts = [_table(_variance_report.cells(found))]
     else:
         parts = [
             part
             for problem in problems(found)
             for part in (tag("h3", f"On {PROBLEMS[problem]}"), _table(grid(found, problem)))
         ]
-        parts += [tag("p", note, class_="quiet notes") for note in notes(found)]
+        said = notes(found)
+    parts += [tag("p", _rich(note), class_="quiet notes") for note in said]
     return tag("section", tag("h2", TITLES[kind]), shown, *parts)
 
 
 def _table(cells: list[list[str]]) -> Markup:
     head, *lines = cells
-    top = tag("thead", tag("tr", *(tag("th", cell) for cell in head)))
-    rows = [tag("tr", tag("th", line[0]), *(tag("td", cell) for cell in line[1:])) for line in lines]
+    top = tag("thead", tag("tr", *(tag("th", _rich(cell)) for cell in head)))
+    rows = [tag("tr", tag("th", _rich(line[0])), *(tag("td", _rich(cell)) for cell in line[1:])) for line in lines]
     return tag("div", tag("table", top, tag("tbody", *rows)), class_="scroll")
+
+
+def _rich(text: str) -> Markup:
+    """Code between backticks and exponents after ^, as Markdown and the table's cells write them."""
+    parts = re.split(r"(`[^`]*`|\^[−0-9.]+)", text)
+    return join(
+        *(
+            tag("code", part[1:-1]) if part.startswith("`") else tag("sup", part[1:]) if part.startswith("^") else part
+            for part in parts
+        )
+    )

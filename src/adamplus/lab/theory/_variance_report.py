@@ -74,6 +74,12 @@ def part(series: dict[str, Any], name: str, last: bool) -> tuple[float, float]:
     return float(mean), float(error)
 
 
+def level(series: dict[str, Any]) -> int:
+    """The last step that was looked at with noise of g as large as that of the first: later, g's falls, too."""
+    noise = series["g_error2"]
+    return max(step for step, value in zip(series["steps"], noise, strict=True) if value >= noise[0])
+
+
 def cells(found: Report) -> list[list[str]]:
     """Heading and lines: what the errors were in the first and in the last tenth of training."""
     lines = [["", "gradients at", "‖z − ∇F(w)‖²: first tenth", "last tenth", "‖g − ∇F‖²: first tenth", "last tenth"]]
@@ -100,12 +106,34 @@ def note(found: Report) -> str:
     )
 
 
+def reading(found: Report) -> str:
+    """How far z's error fell while g's noise did not."""
+    said = []
+    for place, ways in found["places"].items():
+        series, last = ways["extrapolated"], level(ways["extrapolated"])
+        at = series["steps"].index(last)
+        g, z = ([series[name][i] for i in (0, at)] for name in ("g_error2", "z_error2"))
+        said.append(
+            f"on {TITLES[place]}, up to step {last + 1:,} of {series['steps'][-1] + 1:,} (‖g − ∇F‖² from {g[0]:.3g} to "
+            f"{g[1]:.3g}, ‖z − ∇F(w)‖² from {z[0]:.3g} to {z[1]:.3g}, which is {z[1] / g[1]:.3g} of it)"
+        )
+    return (
+        f"With gradients at ŵ, the noise of g is no less than at first {' and '.join(said)}. In the figure, what comes "
+        f"later is shaded; the dotted line is β/(2 − β) = {_averaged(found):.3g}, what averaging makes of steady noise."
+    )
+
+
+def _averaged(found: Report) -> float:
+    beta = found["settings"]["beta"]
+    return beta / (2 - beta)
+
+
 def markdown(found: Report) -> str:
     """The same as Markdown."""
     head, *lines = cells(found)
     rule = [":--", ":--", *["--:"] * (len(head) - 2)]
     table = "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))
-    return f"{table}\n\n- {note(found)}\n"
+    return f"{table}\n\n- {reading(found)}\n- {note(found)}\n"
 
 
 def to_csv(found: Report) -> str:
@@ -122,13 +150,14 @@ def to_csv(found: Report) -> str:
 
 
 def draw(found: Report, folder: Path) -> list[Path]:
-    """One panel a place; the files' paths."""
+    """Errors above, one panel a place, and below what part z's are of g's; the files' paths."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(STYLE):
-        figure = Figure(figsize=(9, 3.9), layout="constrained")
-        for axes, (place, ways) in zip(figure.subplots(1, 2), found["places"].items(), strict=True):
+        figure = Figure(figsize=(9, 5.6), layout="constrained")
+        panels = figure.subplots(2, 2, sharex="col", height_ratios=(3, 2))
+        for axes, ratios, (place, ways) in zip(*panels, found["places"].items(), strict=True):
             plus, plain = ways["extrapolated"], ways["plain"]
             _band(axes, plus, "g_error2", COLOURS["g"], "-", "noise of a gradient, ‖g − ∇F(ŵ)‖²")
             _band(
@@ -136,12 +165,25 @@ def draw(found: Report, folder: Path) -> list[Path]:
             )
             _band(axes, plus, "z_error2", COLOURS["z"], "-", "‖z − ∇F(w)‖², gradients at ŵ (Adam⁺)")
             _band(axes, plus, "gradient2", COLOURS["gradient"], (0, (1, 1.5)), "‖∇F(w)‖²")
-            tidy(axes, TITLES[place])
-            axes.set(xscale="log", yscale="log", xlabel="step")
-        figure.axes[0].set_ylabel("squared error, mean over seeds")
-        handles, labels = figure.axes[0].get_legend_handles_labels()
+            _ratio(ratios, plain, COLOURS["plain"], (0, (5, 2)))
+            _ratio(ratios, plus, COLOURS["z"], "-")
+            ratios.axhline(_averaged(found), color=COLOURS["g"], linewidth=0.8, linestyle=(0, (1, 2)))
+            tidy(axes, TITLES[place].replace("`", ""))
+            tidy(ratios, "")
+            axes.set(xscale="log", yscale="log")
+            ratios.set(xscale="log", yscale="log", xlabel="step")
+            for panel in (axes, ratios):
+                panel.axvspan(level(plus) + 1, plus["steps"][-1] + 1, color="#000000", alpha=0.06, linewidth=0)
+        panels[0][0].set_ylabel("squared error, mean over seeds")
+        panels[1][0].set_ylabel("z's as a part of g's")
+        handles, labels = panels[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
         return save_figure(figure, folder / "variance")
+
+
+def _ratio(axes: Any, series: dict[str, Any], colour: str, stroke: Any) -> None:
+    ratio = np.array(series["z_error2"]) / np.array(series["g_error2"])
+    axes.plot(np.array(series["steps"]) + 1, ratio, color=colour, linestyle=stroke, linewidth=1.5)
 
 
 def _band(axes: Any, series: dict[str, Any], name: str, colour: str, stroke: Any, label: str) -> None:
