@@ -26,7 +26,8 @@ def draw_rates(found: Report, folder: Path) -> list[Path]:
     names = list(dict.fromkeys(row["name"] for row in found["rows"]))
     with rc_context(STYLE):
         figure = Figure(figsize=(0.6 + 4.2 * max(len(shown), 1.4), 5.2 + 0.22 * len(names)), layout="constrained")
-        above, below = figure.subfigures(2, 1, height_ratios=(4.6, 0.6 + 0.22 * len(names)))
+        heights = (4.6, 0.6 + 0.22 * len(names))
+        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
         panels = above.subplots(1, len(shown), squeeze=False)[0]
         for axes, problem in zip(panels, shown, strict=True):
             for row in found["rows"]:
