@@ -105,7 +105,7 @@ def _guides(axes: "Axes", found: Report, problem: str) -> None:
         return
     left, right = 1 / found["epsilons"][0], 1 / found["epsilons"][-1]
     begin, end = (left * (right / left) ** part for part in (0.45, 0.9))
-    base = min(counts) / 2
+    base = min(counts) / 5
     for slope in (2.0, 3.0, 3.5, 4.0):
         height = base * (end / begin) ** slope
         axes.plot([begin, end], [base, height], color=GUIDE, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)

@@ -82,8 +82,8 @@ def notes(found: Report) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in born["versions"].items())
     said = [
         f"`{born['command']}` on {born['hardware']}, {born['started'][:10]}; {versions}; "
-        f"{born['seconds'] / 60:.1f} minutes in {born['workers']} process{'es' if born['workers'] > 1 else ''}, which is "
-        f"{born['processor_seconds'] / 60:.1f} minutes of one core.",
+        f"{born['seconds'] / 60:.1f} minutes in {born['workers']} process{'es' if born['workers'] > 1 else ''}, "
+        f"which is {born['processor_seconds'] / 60:.1f} minutes of one core.",
         f"Evaluations of gradients of single samples until the mean of ‖∇F‖ over {found['runs']} runs is at most ε, "
         f"ε from {found['epsilons'][0]:g} to {found['epsilons'][-1]:g} ({len(found['epsilons'])} values). Slope: of "
         f"log evaluations against log 1/ε, by least squares; interval: bootstrap over runs ({found['resamples']:,} "

@@ -114,12 +114,13 @@ def reading(found: Report) -> str:
         at = series["steps"].index(last)
         g, z = ([series[name][i] for i in (0, at)] for name in ("g_error2", "z_error2"))
         said.append(
-            f"on {TITLES[place]}, up to step {last + 1:,} of {series['steps'][-1] + 1:,} (‖g − ∇F‖² from {g[0]:.3g} to "
+            f"on {TITLES[place]}, at step {last + 1:,} of {series['steps'][-1] + 1:,} (‖g − ∇F‖² from {g[0]:.3g} to "
             f"{g[1]:.3g}, ‖z − ∇F(w)‖² from {z[0]:.3g} to {z[1]:.3g}, which is {z[1] / g[1]:.3g} of it)"
         )
     return (
-        f"With gradients at ŵ, the noise of g is no less than at first {' and '.join(said)}. In the figure, what comes "
-        f"later is shaded; the dotted line is β/(2 − β) = {_averaged(found):.3g}, what averaging makes of steady noise."
+        "With gradients at ŵ, the noise of g was last as large as at first, or larger, "
+        f"{'; '.join(said)}. In the figure, what comes later is shaded; the dotted line is β/(2 − β) = "
+        f"{_averaged(found):.3g}, what averaging makes of steady noise."
     )
 
 
