@@ -1,9 +1,9 @@
 """The rows of the paper's Table 1: what is assumed and proved, and the settings that each may choose among.
 
 Everybody chooses among 36: six step sizes, three batches and two values of one more setting. Batches are 1/64, 1/8 and
-1 of σ²/ε², the number of samples whose mean is as exact as asked; methods with a large batch have it so, and the others
-in their papers' proportions. Step sizes are six powers of 2, in units that make them follow ε and L as the method's own
-paper has it; which six, a search among powers of 4 had said, for every method.
+1 of σ²/ε², the number of samples whose mean is as exact as asked (of stagewise AdaGrad 1, 8 and 64); methods with a
+large batch have it so, and the others in their papers' proportions. Step sizes are six powers of 2, in units that make
+them follow ε and L as the method's own paper has it; which six, a search among powers of 4 had said, for every method.
 """
 
 import math
