@@ -10,6 +10,7 @@ try:
     from .lab._plainly import said_plainly
     from .lab.data.commands import data_app
     from .lab.reproduce.commands import reproduce
+    from .lab.theory.commands import theory_app
 except ModuleNotFoundError as _missing:
     raise SystemExit(
         f"adamplus: the commands need {_missing.name}, which is not installed: pip install 'adamplus[lab]' "
@@ -28,6 +29,7 @@ bench_app: typer.Typer = typer.Typer(
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 app.command()(reproduce)
+app.add_typer(theory_app, name="theory")
 
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; CUDA, where there is one.", show_default=False)]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the numbers there; `bench show` reads them.")]

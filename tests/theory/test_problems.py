@@ -16,6 +16,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "logistic": lambda **other: Logistic(**other),
     "network": lambda **other: Network(hidden=3, **other),
 }
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 PROVED = [name for name in PROBLEMS if name != "network"]
 
 
@@ -155,12 +156,29 @@ def test_runs_do_not_know_of_each_other(name: str):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
+def test_runs_at_once_are_what_vmap_makes_of_one_run(name: str):
+    problem = PROBLEMS[name]()
+    w, sample = points(problem, 5), problem.draw(5, 3, generator())
+
+    def value(point: Tensor, drawn: Any) -> Tensor:
+        alone = tuple(part[None] for part in drawn) if isinstance(drawn, tuple) else drawn[None]
+        return problem.value(point[None], alone)[0]
+
+    values, gradients = torch.func.vmap(value)(w, sample), torch.func.vmap(torch.func.grad(value))(w, sample)
+    torch.testing.assert_close(problem.value(w, sample), values)
+    torch.testing.assert_close(problem.gradient(w, sample), gradients)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_everything_is_computed_in_the_dtype_asked_for(name: str, dtype: torch.dtype):
-    problem = PROBLEMS[name](dtype=dtype, device="cpu")
+@pytest.mark.parametrize("device", DEVICES)
+def test_everything_is_computed_in_the_dtype_and_where_it_was_asked_for(name: str, dtype: torch.dtype, device: str):
+    problem = PROBLEMS[name](dtype=dtype, device=device)
     w = problem.start(2, generator())
     gradient, sample = problem.sample(w, 3, generator())
-    assert w.dtype == gradient.dtype == problem.value(w, sample).dtype == dtype
+    found = [w, gradient, problem.value(w, sample)]
+    assert {tensor.dtype for tensor in found} == {dtype}
+    assert {tensor.device.type for tensor in found} == {device}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from ._base import COUNT, POSITIVE, RATE, SCOPE, NormScope, Recipe, Rival, Rule,
 
 
 class EscapingSGD(Rival):
-    r"""SGD with the steps and the stopping rule of Fang, Lin and Zhang, the SGD of the paper's Table 1.
+    r"""SGD with the stopping rule of Fang, Lin and Zhang (their Algorithm 1), the SGD of the paper's Table 1.
 
     .. math::
         x^{k+1} = x^k - \eta g(x^k), \qquad \text{and if } \|x^{k+1} - x^0\| > B:\ x^0 \leftarrow x^{k+1},\ k

@@ -68,7 +68,7 @@ class ProxSARAH(Recursive):
 
     @staticmethod
     def recipe(L: float, inner: int, batch: int = 1, large_batch: int = 1) -> Recipe:  # noqa: N803
-        """Its constant steps: γ = 1/(L√(ωm)), η = 2√(ωm)/(4√(ωm) + 1), ω = 3/(2b̂), recalled and not copied."""
+        """Its constant steps (Theorem 8): γ = 1/(L√(ωm)), η = 2√(ωm)/(4√(ωm) + 1), ω = 3/(2b̂)."""
         root = math.sqrt(1.5 / batch * inner)
         settings = {"lr": 2 * root / (4 * root + 1), "gamma": min(1.0, 1 / (L * root)), "inner": inner}
         return Recipe(settings, (large_batch, batch))

@@ -18,7 +18,7 @@ LOOPS: Rule = (
 
 
 class SNVRG(TwoPoints):
-    r"""SNVRG with K levels: One-epoch-SNVRG of its paper, epoch after epoch from the last iterate.
+    r"""SNVRG with K levels: One-epoch-SNVRG (Algorithm 1 of its paper), epoch after epoch from the last iterate.
 
     At step t of an epoch of T = T₁⋯T_K, r is the least level j with t mod T_{j+1}⋯T_K = 0, and
 

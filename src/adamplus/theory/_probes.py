@@ -99,7 +99,7 @@ class VarianceProbe:
     def _true_gradient(self, moved: Sequence[tuple[Tensor, dict[str, Any]]]) -> list[Tensor]:
         for p, _ in moved:
             p.grad = None
-        with torch.enable_grad():
+        with torch.enable_grad(), _staying(self.optimizer):
             self.gradient()
         if any(p.grad is None for p, _ in moved):
             raise RuntimeError("gradient() left a parameter without a gradient that a training batch has given one")
@@ -254,6 +254,16 @@ def undisturbed(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[
             _put(held, before)
             for module, mode in modes:
                 module.training = mode
+
+
+@contextmanager
+def _staying(optimizer: AdamPlus) -> Iterator[None]:
+    """Nobody switches the optimizer to the other point, as model.train() and model.eval() do where it follows them."""
+    vars(optimizer)["train"] = lambda mode=True: optimizer
+    try:
+        yield
+    finally:
+        del vars(optimizer)["train"]
 
 
 @torch.no_grad()

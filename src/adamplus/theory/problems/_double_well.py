@@ -95,7 +95,9 @@ class DoubleWell(Problem):
     def gradient(self, w: Tensor, sample: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """∇F at every row of w, or the sample's estimate of it."""
         gradient = w * ((1 + w**2).rsqrt() - self.depth * (-(w**2) / 2).exp())
-        if sample is None:
-            return gradient
+        return gradient if sample is None else gradient + self.noise(w, sample)
+
+    def noise(self, w: Tensor, sample: tuple[Tensor, Tensor]) -> Tensor:
+        """What the sample's gradient has beyond ∇F at every row of w."""
         a, b = sample
-        return gradient + self.sigma / self.dim**0.5 * (a * (self.wave * w).cos() + b * (self.wave * w).sin())
+        return self.sigma / self.dim**0.5 * (a * (self.wave * w).cos() + b * (self.wave * w).sin())

@@ -1,0 +1,1 @@
+"""The paper's theory, measured: what `adamplus theory` runs."""

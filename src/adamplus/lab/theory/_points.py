@@ -1,0 +1,102 @@
+"""One measured point: a method on a problem for one ε, tuned on some runs and told of others."""
+
+import math
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+import numpy as np
+import torch
+
+from adamplus.theory.problems import DoubleWell, Problem
+
+from .._errors import InputError, nearest
+from ._measure import Curve, Limits, walk
+from ._methods import METHODS, Candidate
+from ._proved import PROVED
+from ._valley import Valley
+
+PROBLEMS = {"double-well": "the double well", "valley": "the valley"}
+TUNING_SEED, SEED = 1, 2
+"""Of the random numbers of all runs of a point; those that settings are chosen by are others than those told of."""
+BEYOND = 1.5
+MARGIN = 0.9
+"""Settings are chosen by who first has so much of ε: of a few runs, who has ε itself may have it by chance."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be measured."""
+
+    problem: str
+    method: str
+    tuned: bool
+    """Settings are chosen among candidates; otherwise those of a theorem are taken."""
+    epsilon: float
+    runs: int
+    tuning_runs: int
+    max_steps: int
+
+
+@dataclass
+class Point:
+    """What was measured."""
+
+    asked: Asked
+    settings: str
+    """Chosen, in words; empty where no candidate got there."""
+    tried: int
+    proved_evaluations: int | None
+    curve: Curve
+
+
+def problem_of(name: str, epsilon: float) -> Problem:
+    """A problem by its name; the valley is another one for every ε."""
+    if name not in PROBLEMS:
+        raise InputError(f"problem {name!r}: {nearest(name, PROBLEMS)}")
+    return Valley(epsilon) if name == "valley" else DoubleWell()
+
+
+def measure(asked: Asked) -> Point:
+    """Choose settings, if they are to be chosen, and walk with fresh random numbers."""
+    problem = problem_of(asked.problem, asked.epsilon)
+    proved, tried = None, 1
+    if asked.tuned:
+        candidate, best, tried = _choose(asked, problem)
+    else:
+        start = problem.start(asked.runs, torch.Generator().manual_seed(SEED))
+        candidate, proved = PROVED[asked.method].settings(problem, asked.epsilon, problem.gap(start))
+        best = math.inf
+    if candidate is None:
+        return Point(asked, "", tried, proved, Curve(np.zeros(0), np.zeros((0, asked.runs))))
+    limits = Limits(2 * asked.max_steps, 4 * best, BEYOND)  # chance must not make it miss what it had just reached
+    curve = walk(candidate.begin, problem, asked.epsilon, asked.runs, SEED, limits)
+    return Point(asked, candidate.words, tried, proved, curve)
+
+
+def _choose(asked: Asked, problem: Problem) -> tuple[Candidate | None, float, int]:
+    """The candidate that gets there with the fewest evaluations; who takes more than the best so far is given up."""
+    chosen, best, tried = None, math.inf, 0
+    for candidate in METHODS[asked.method].candidates(problem, asked.epsilon):
+        limits = Limits(asked.max_steps, best)
+        curve = walk(candidate.begin, problem, MARGIN * asked.epsilon, asked.tuning_runs, TUNING_SEED, limits)
+        needed = curve.reached(MARGIN * asked.epsilon)[0]
+        if needed < best:
+            chosen, best = candidate, float(needed)
+        tried += 1
+    return chosen, best, tried
+
+
+def measure_all(asked: Iterable[Asked], workers: int) -> Iterator[Point]:
+    """Measure in so many processes of one thread each; points come in the order in which they were asked for."""
+    if workers == 1:
+        yield from map(measure, asked)
+        return
+    # spawned: a forked copy of torch's threads may wait for ever
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        yield from pool.map(measure, asked)
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)

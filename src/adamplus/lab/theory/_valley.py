@@ -1,0 +1,66 @@
+"""The valley: a problem that is as hard for every accuracy, as the worst cases of the theorems are."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from adamplus.theory.problems import DoubleWell
+
+SHIFT = 1.0
+"""How far the steepest bend of a wall is from the floor: there the third derivative is not 0, as L_H asks for."""
+LEVEL = 1 / (1 + math.exp(SHIFT))
+"""The slope there, taken away from the walls, so that they are level on the floor."""
+
+
+class Valley(DoubleWell):
+    r"""A long floor that falls by 2ε a unit, between walls that bend as sharply as L and L_H allow.
+
+    .. math::
+        F(w) = 2\epsilon\sqrt{1 + w_1^2} + \sum_{i>1} u(w_i), \qquad
+        u(y) = 4\,(\log(1 + e^{y-1}) - y/(1 + e))
+
+    Runs start on the floor, Δ/(2ε) away from its end, and ‖∇F‖ ≤ ε only near the end. To get there, a method must take
+    long steps; on the way, noise throws it up the walls, the more the longer they are. L, L_H, σ and Δ do not depend on
+    ε: worst cases are of this kind, a new function for every ε, and on this one SGD needs about ε^−4 evaluations. Of a
+    single function, as the double well, no such rate can be seen: its wells are bowls, where everybody is fast.
+
+    Args:
+        epsilon: ε.
+        dim: d.
+        sigma: σ, of noise as `DoubleWell` has it.
+        gap: Δ.
+    """
+
+    def __init__(self, epsilon: float, dim: int = 10, sigma: float = 1.0, gap: float = 1.0) -> None:
+        super().__init__(dim, sigma)
+        self.epsilon = epsilon
+        y = torch.linspace(-20, 20, 80_001, dtype=torch.float64)
+        curve = torch.sigmoid(y) * torch.sigmoid(-y)
+        # the floor's own are at most 2ε and 2ε · 0.86, which are less for every ε that is asked for
+        self.L = max(2 * epsilon, 4 * float(curve.max())) * (1 + 1e-6)
+        self.L_H = max(2 * epsilon, 4 * float((curve * (1 - 2 * torch.sigmoid(y))).abs().max())) * (1 + 1e-6)
+        self.G = ((2 * epsilon) ** 2 + (dim - 1) * 4**2) ** 0.5
+        self.smoothness = (self.L**2 + (self.wave * sigma) ** 2 / dim) ** 0.5
+        floor = torch.zeros(1, dim, dtype=torch.float64)
+        self.minimum = float(self.value(floor))
+        self.length = ((gap / (2 * epsilon) + 1) ** 2 - 1) ** 0.5
+
+    def start(self, runs: int, generator: torch.Generator | None = None) -> Tensor:
+        """At the far end of the floor, every run."""
+        w = torch.zeros(runs, self.dim, dtype=self.dtype, device=self.device)
+        w[:, 0] = self.length
+        return w
+
+    def value(self, w: Tensor, sample: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """F at every row of w; of a sample only the gradient is there, which is all that a method asks for."""
+        if sample is not None:
+            raise NotImplementedError("the valley has gradients of samples, and no values of them")
+        walls = 4 * (torch.nn.functional.softplus(w[:, 1:] - SHIFT) - w[:, 1:] * LEVEL)
+        return 2 * self.epsilon * (1 + w[:, 0] ** 2).sqrt() + walls.sum(1)
+
+    def gradient(self, w: Tensor, sample: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """∇F at every row of w, or the sample's estimate of it."""
+        gradient = 4 * (torch.sigmoid(w - SHIFT) - LEVEL)
+        gradient[:, 0] = 2 * self.epsilon * w[:, 0] * (1 + w[:, 0] ** 2).rsqrt()
+        return gradient if sample is None else gradient + self.noise(w, sample)

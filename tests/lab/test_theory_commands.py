@@ -1,0 +1,136 @@
+"""`adamplus theory`: the commands from end to end, and what they refuse."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from adamplus.cli import app
+from adamplus.lab.theory._methods import METHODS
+from adamplus.lab.theory._tables import short
+
+CONSTANTS = ("--L", "1", "--L-H", "1", "--Delta", "1", "--sigma", "1")
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["theory", *(str(a) for a in arguments)], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refused(*arguments: object) -> str:
+    environment = {"COLUMNS": "400", "TERM": "dumb"}
+    result = CliRunner().invoke(app, ["theory", *(str(a) for a in arguments)], env=environment)
+    assert result.exit_code == 2, result.output
+    return " ".join(result.output.split())
+
+
+def test_table1_from_end_to_end(tmp_path: Path):
+    options = ("--epsilon", "0.3,0.15,2", "--runs", 4, "--tuning-runs", 2, "--max-steps", 12, "--workers", 1)
+    printed = run("table1", *options, "--out", tmp_path / "made")
+    found = json.loads((tmp_path / "made" / "table1.json").read_text())
+    assert found["certificate"]["command"].startswith("adamplus theory table1 --problem double-well,valley --epsilon")
+    assert {"hardware", "versions", "git", "started", "seconds"} <= set(found["certificate"])
+    assert found["seeds"] == {"told": 2, "tuning": 1}
+    rows = {(row["problem"], row["method"]) for row in found["rows"]}
+    assert rows == {(problem, method) for problem in ("double-well", "valley") for method in METHODS}
+    assert {point["candidates"] for row in found["rows"] for point in row["points"]} == {36}
+    assert any(row["slope"] is not None for row in found["rows"])
+    for name in ("table1.png", "table1.pdf", "table1.csv", "theory.html"):
+        assert (tmp_path / "made" / name).stat().st_size > 1000
+    assert (tmp_path / "made" / "table1.md").read_text().strip() in printed
+    page = (tmp_path / "made" / "theory.html").read_text()
+    assert "Nadam⁺" in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_rate_and_variance_share_a_page_that_show_makes_anew(tmp_path: Path):
+    run("rate", "--method", "sgd,nigt", "--epsilon", "0.4,0.3,2", "--runs", 4, "--workers", 1, "--out", tmp_path)
+    run("variance", "--seeds", 2, "--epochs", 1, "--steps", 20, "--out", tmp_path)
+    before = {path.name: path.read_text() for path in tmp_path.iterdir() if path.suffix in (".md", ".csv", ".html")}
+    assert {"rate.md", "rate.csv", "variance.md", "variance.csv", "theory.html"} == set(before)
+    run("show", tmp_path)
+    assert {name: (tmp_path / name).read_text() for name in before} == before
+    assert "proved to be enough" in before["theory.html"]
+    assert "How exact z is" in before["theory.html"]
+
+
+def test_the_page_has_no_signs_of_markdown(tmp_path: Path):
+    run("rate", "--method", "sgd", "--epsilon", "0.4,0.3,2", "--runs", 4, "--workers", 1, "--out", tmp_path)
+    page = (tmp_path / "theory.html").read_text()
+    assert "ε<sup>−3.5</sup>" in page
+    assert "<code>adamplus theory rate --method sgd" in page
+    assert "`" not in page.partition("<body>")[2]
+
+
+def test_settings_say_what_the_theorem_gives():
+    printed = run("settings", "--theorem", 3, "--epsilon", 0.01, *CONSTANTS)
+    assert "T, steps          5,893,887" in printed
+    assert "m, other batches  202,009" in printed
+    assert "VIOLATED" not in printed
+    assert "VIOLATED: α ≤ 1/L: 2 ≤ 1" in run("settings", "--theorem", 3, "--epsilon", 0.01, *CONSTANTS, "--lr", 2)
+    printed = run("settings", "--theorem", 1, "--T", 10_000, "--G", 2, *CONSTANTS, "--norm-sum", 100)
+    assert "(1/T) Σ E‖∇F(w_t)‖² ≤ 0.5016" in printed  # 0.02 + 0.0016 + 0.18 + 0.3
+    assert "--norm-sum" in run("settings", "--theorem", 1, "--T", 10_000, "--G", 2, *CONSTANTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("settings", "--theorem", "4"), "there are 1, 2, 3, fast, nigt"),
+        (("settings", "--theorem", "3", "--L", "1"), "theorem 3 needs --epsilon, --L-H, --Delta, --sigma as well"),
+        (("settings", "--theorem", "2", "--T", "9", "--G", "1", *CONSTANTS), "theorem 2 has no --G"),
+        (("settings", "--theorem", "3", "--epsilon", "-1", *CONSTANTS), "epsilon must be finite and above 0"),
+        (("rate", "--method", "sdg"), "did you mean sgd?"),
+        (("rate", "--problem", "vally"), "did you mean valley?"),
+        (("table1", "--epsilon", "0.1,0.2,3"), "give the largest, the smallest and how many"),
+        (("table1", "--epsilon", "0.1"), "give 3 numbers"),
+        (("table1", "--epsilon", "0.2,-0.1,3"), "give the largest, the smallest and how many"),
+        (("table1", "--epsilon", "0.2,0.1,inf"), "how many (2 to 100)"),
+        (("table1", "--epsilon", "0.9,0.1,2"), "between 0 and 0.5"),
+        (("table1", "--runs", "1"), "1 runs, 16 to tune by"),
+        (("table1", "--runs", "0"), "0 runs, 16 to tune by"),
+        (("table1", "--tuning-runs", "0"), "one of everything else, at least"),
+        (("table1", "--max-steps", "0"), "one of everything else, at least"),
+        (("table1", "--workers", "0"), "one of everything else, at least"),
+        (("rate", "--method", "sgd,sgd"), "'sgd' is there twice"),
+        (("settings", "--theorem", "2", "--T", "9", *CONSTANTS, "--norm-sum", "1"), "it is of theorem 1"),
+        (("variance", "--seeds", "1"), "at least 2, 1 and 10 are needed"),
+        (("variance", "--beta", "0"), "β is in (0, 1]"),
+        (("variance", "--lr", "1,-1"), "lr above 0"),
+        (("variance", "--lr", "1"), "give 2 numbers"),
+        (("show", "nowhere"), "has no numbers of `adamplus theory`"),
+    ],
+)
+def test_what_cannot_be_done_is_said_plainly(
+    arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert words in refused(*arguments)
+    assert not list(tmp_path.iterdir())  # nothing was begun
+
+
+@pytest.mark.parametrize("command", ["rate", "table1", "variance"])
+def test_a_folder_that_cannot_be_written_to_is_told_before_measuring(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("it measures")
+
+    monkeypatch.setattr("adamplus.lab.theory.commands.report", never)
+    monkeypatch.setattr("adamplus.lab.theory._variance_report.variance", never)
+    (tmp_path / "file").write_text("")
+    assert "cannot be written to: Not a directory" in refused(command, "--out", tmp_path / "file" / "folder")
+    assert "cannot be written to: File exists" in refused(command, "--out", tmp_path / "file")
+
+
+def test_numbers_that_are_none_are_told(tmp_path: Path):
+    (tmp_path / "rate.json").write_text("{")
+    assert "rate.json is not what `adamplus theory` wrote" in refused("show", tmp_path)
+
+
+def test_counts_are_said_as_people_say_them():
+    assert [short(n) for n in (999, 12_345, 1_234_567, 3.42e9)] == ["999", "12.3 k", "1.23 M", "3.42 · 10^9"]
