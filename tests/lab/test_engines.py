@@ -132,24 +132,24 @@ def _nobody_trains(root: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("engine", "epoch", "shortest", "longest"),
-    # Epochs are so long that nobody is done before the tenth kill, however fast the machine is.
-    [("here", 0.1, 0.02, 0.6), pytest.param("local", 1.0, 2.0, 6.0, marks=pytest.mark.slow)],
+    ("engine", "epoch", "seeds", "shortest", "longest"),
+    # So much to train that nobody is done before the tenth kill, however fast the machine is.
+    [("here", 0.1, 3, 0.02, 0.6), pytest.param("local", 0.3, 8, 0.0, 1.6, marks=pytest.mark.slow)],
 )
 def test_ten_kills_at_random_moments_change_nothing(
-    tmp_path: Path, engine: str, epoch: float, shortest: float, longest: float
+    tmp_path: Path, engine: str, epoch: float, seeds: int, shortest: float, longest: float
 ):
     task = write_task(tmp_path / "plane.py", f"__import__('time').sleep({epoch})")
     script = [sys.executable, str(TESTS / "lab" / "workers" / "killed.py"), engine, task, str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    words = [*script, str(shortest), str(longest)]
+    words = [*script, *map(str, (seeds, shortest, longest))]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     kills, *ended = map(int, done.stdout.split())
     assert kills == 10, ended
     assert len(set(ended)) > 2  # there was progress between them
     assert numbers(tmp_path / "disturbed") == numbers(tmp_path / "undisturbed")
-    assert len(numbers(tmp_path / "disturbed")) == 2 * (3 + 3)
+    assert len(numbers(tmp_path / "disturbed")) == 2 * (3 + seeds)
     assert not (tmp_path / "disturbed" / "aside").exists()
 
 
