@@ -47,7 +47,7 @@ def _experiment(stored: Stored, folder: Path) -> list[Path]:
             if panel.column in curve["columns"]:
                 draw_curve(axes, curve["epoch"], curve["columns"][panel.column], names.index(NAMES[name]))
         axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=(1, 2, 5, 10)))
         axes.set_ylabel(panel.title)
         if panel.column.endswith("perplexity"):  # the early epochs of one optimizer would flatten everybody's end
             _logarithmic(axes)
@@ -67,6 +67,7 @@ def _growth(stored: Sequence[Stored], folder: Path) -> list[Path]:
                 axes.axvline(found.knee, color="#7A7A7A", linewidth=0.8, linestyle=(0, (3, 2)))
         axes.set_xlabel("iteration")
         axes.set_ylabel(r"$\sum_{i \leq t}\,\Vert z_i \Vert$")
+        axes.ticklabel_format(style="sci", scilimits=(-2, 3), useMathText=True)
         axes.set_title(one.experiment.title, fontsize=9)
     figure.suptitle(f"Growth in Adam⁺ ({stored[0].folder}), a line a seed; dashed: where it flattens", fontsize=9)
     return save(figure, folder / f"{stored[0].folder}-growth")
