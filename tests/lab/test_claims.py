@@ -171,7 +171,9 @@ class TestRules:
     def test_each_group_of_runs_has_a_line_that_says_where_it_comes_from(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9, 0.92], sgd=[0.8])
         (line,) = (line for line in told(tmp_path).splitlines() if line.startswith("- *paper*, ResNet18"))
-        assert "3 of 3 runs finished; a machine; 2026-01-01; python 3.11, torch 2.13, commit 0123456789;" in line
+        assert (
+            "3 of 3 runs finished; a machine; 2026-01-01; python 3.11, torch 2.13, commit 0123456789; data: not" in line
+        )
         words = "--protocol paper --seeds 2 --optimizers adam-plus,sgd --device cpu --precision float32"
         assert f"`adamplus reproduce cifar10 --data DIR --out {tmp_path.name} {words}`" in line
 

@@ -21,6 +21,7 @@ from ..tasks import find
 from ._command import command
 from ._experiments import EXPERIMENTS, GROWTH, NAMES, Experiment, Protocol
 from ._figures import figures
+from ._official import check as check_data
 from ._page import page
 from ._stored import folder_of, folders, read
 
@@ -36,8 +37,6 @@ class Reproduction:
     figures: list[Path] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     """Runs that raised, and what."""
-    absent: dict[str, str] = field(default_factory=dict)
-    """Experiments whose data is not there, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +120,10 @@ def reproduce(
     with _data(data):
         for name, chosen in _comparisons(asked, optimizers):
             if (reason := _absent(name)) is not None and ALL in asked:
-                made.absent[name] = reason
                 say(console(), f"{name} is left out: {reason}")
                 continue
+            if reason is None and not torchrun.follows():
+                say(console(), f"{name}: the data is {check_data(name, out / budget.folder / name)}")
             made.failures |= _compare(EXPERIMENTS[name], chosen, budget, out)
         if not torchrun.follows():
             _tell(made, out)

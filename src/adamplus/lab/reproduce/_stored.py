@@ -10,6 +10,7 @@ from .._store import CorruptError, Store
 from ..report._results import Record, read_run
 from ..report._statistics import Summary, summarize
 from ._experiments import EXPERIMENTS, Experiment, Protocol
+from ._official import kept
 
 FOLDER = re.compile(r"(paper|tuned)(?:-decay-(.+?))?(?:-(quick)|-(\d+)-epochs)?")
 """Names that `folder_of` gives."""
@@ -54,6 +55,8 @@ class Stored:
     contestants: dict[str, Contestant]
     trials: int = 0
     """Of the search, for each optimizer."""
+    data: str = ""
+    """Whether it was the official one."""
     unreadable: tuple[str, ...] = ()
     """Folders of runs, and what is wrong with them."""
 
@@ -96,7 +99,8 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
     Runs that have ended come before those that have not. Where the paper's settings are several, the best of them
     count; where a search has been made again and has chosen others, the newer ones.
     """
-    records, unreadable = _records(out / folder / experiment.name)
+    root = out / folder / experiment.name
+    records, unreadable = _records(root)
     found: dict[str, dict[str, dict[str, dict[int, Record]]]] = {}
     trials = 0
     for record in sorted(records, key=_age):
@@ -115,7 +119,7 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
         labels = {label: [runs[seed] for seed in sorted(runs)] for label, runs in newest.items()}
         best = min(labels, key=lambda label, labels=labels: _place(experiment, labels[label]))
         contestants[optimizer] = Contestant(optimizer, best, labels[best], len(labels))
-    return Stored(experiment, folder, contestants, trials, tuple(unreadable))
+    return Stored(experiment, folder, contestants, trials, kept(root), tuple(unreadable))
 
 
 def _age(record: Record) -> tuple[bool, str]:

@@ -44,6 +44,7 @@ def groups(stored: Everything, out: Path) -> str:
         runs = [run for contestant in one.contestants.values() for run in contestant.runs]
         finished = sum(run.status == "finished" for run in runs)
         said = [f"{finished} of {len(runs)} runs finished", _hardware(runs), _dates(runs), _versions(runs)]
+        said.append(f"data: {one.data}")
         lines.append(f"- *{one.folder}*, {one.experiment.title}: {'; '.join(said)}; `{command_of(one, out)}`")
     lines += [f"- cannot be read: {folder}/{name}/{run}" for folder, name, run in _unreadable(stored)]
     return "\n".join(lines) or "None yet."
