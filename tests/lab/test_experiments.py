@@ -5,9 +5,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from data.writers import write_an4, write_cifar, write_wikitext
+from data.writers import speech, write_an4, write_archives, write_cifar, write_swb300, write_wikitext
 from tiny_sets import make_small, write_all
 
 from adamplus.lab import tasks
@@ -139,6 +140,16 @@ class TestData:
         x, y = task_of("swb300-paper").data()["train"]
         assert x.shape == (2, 21, 40 + 100 + 6)
         assert (x.dtype, y.dtype) == (torch.float16, torch.int64)
+
+    def test_switchboard_splits_of_different_widths_are_told_before_the_first_run(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        folder = write_swb300(tmp_path)
+        arrays = speech({"c": 22}, seed=1)
+        write_archives(folder / "heldout", {**arrays, "logmel": {"c": np.zeros((22, 9), np.float32)}})
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        with pytest.raises(InputError, match="train has 146 values a frame, and .*heldout has 149"):
+            task_of("swb300").data()
 
     def test_an_edited_base_class_is_another_task(self, monkeypatch: pytest.MonkeyPatch):
         before = tasks.find("cifar10")[1]

@@ -10,7 +10,7 @@ from tiny_sets import make_small, write_all
 from typer.testing import CliRunner
 
 from adamplus.cli import app
-from adamplus.lab import comparison
+from adamplus.lab import comparison, tasks
 from adamplus.lab._store import Store
 from adamplus.lab.engines import local
 from adamplus.lab.optimizers import CONTENDERS
@@ -137,6 +137,17 @@ class TestCommand:
         said("--out", tmp_path / "none", "--data", write_all(data))
         rows = [line for line in (tmp_path / "none" / "claims.md").read_text().splitlines() if line.startswith("| ")]
         assert sum("not run yet" in row for row in rows) == len(CLAIMS)
+
+    def test_runs_of_older_code_stay_on_the_page_and_out_of_the_comparison(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", tmp_path)
+        said("cifar10", "--optimizers", "msgd", *words)
+        monkeypatch.setattr(tasks, "digest", lambda path: "newer")
+        assert trained(said("cifar10", "--optimizers", "sgd", *words)) == [1]
+        assert record(tmp_path / "paper-1-epochs" / "cifar10")["labels"] == ["sgd:lr=0.1;weight_decay=0"]
+        found = read(tmp_path, "paper-1-epochs", EXPERIMENTS["cifar10"])
+        assert list(found.contestants) == ["sgd", "msgd"]
 
     def test_a_run_that_failed_is_not_tried_again_unless_it_is_asked_for(self, data: Path, tmp_path: Path):
         write_all(data)
