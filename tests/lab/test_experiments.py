@@ -148,7 +148,7 @@ class TestData:
         arrays = speech({"c": 22}, seed=1)
         write_archives(folder / "heldout", {**arrays, "logmel": {"c": np.zeros((22, 9), np.float32)}})
         monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
-        with pytest.raises(InputError, match="train has 146 values a frame, and .*heldout has 149"):
+        with pytest.raises(InputError, match=r"train has 146 values a frame, and .*heldout has 149"):
             task_of("swb300").data()
 
     def test_an_edited_base_class_is_another_task(self, monkeypatch: pytest.MonkeyPatch):
