@@ -168,6 +168,15 @@ class TestRules:
         assert f"| {row} diverged |" in text
         assert text.index(row) < text.index("| claim |") < text.index("### 1.")
 
+    def test_the_time_to_a_target_is_told(self, tmp_path: Path):
+        store(tmp_path, adam_plus=[[0.5, 0.9, 0.92], [0.9, 0.8, 0.95]], sgd=[[0.5, 0.6, 0.89]], nigt=[[0.95], [0.1]])
+        store(tmp_path, statuses="diverged", adam=[[0.95]])
+        row = next(line for line in told(tmp_path).splitlines() if "| test accuracy 0.9 |" in line)
+        # two seconds an epoch; runs that diverged reach nothing
+        cells = ["3.00 s, epoch 2", "2.00 s, epoch 1 (1 of 2 runs)", "not reached", "–", "–", "–"]
+        assert row == f"| ResNet18 on CIFAR-10 | paper | test accuracy 0.9 | {' | '.join(cells)} |"
+        assert "test perplexity 120" not in told(tmp_path)
+
     def test_each_group_of_runs_has_a_line_that_says_where_it_comes_from(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9, 0.92], sgd=[0.8])
         (line,) = (line for line in told(tmp_path).splitlines() if line.startswith("- *paper*, ResNet18"))

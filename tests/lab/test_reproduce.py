@@ -222,7 +222,8 @@ class TestCommand:
     )
     def test_bad_input_is_said_plainly(self, words: tuple[str, ...], message: str, data: Path, tmp_path: Path):
         write_all(data)
-        assert message in said(*words, "--data", data, "--out", tmp_path, status=2)
+        assert message in said(*words, "--data", data, "--out", tmp_path / "out", status=2)
+        assert not (tmp_path / "out").exists()
 
 
 class TestProtocol:

@@ -11,19 +11,20 @@ FILE = "data.json"
 """In the folder of an experiment's runs."""
 
 
-def check(name: str, folder: Path) -> str:
-    """Compare digests, and keep what came out; in words."""
+def check(name: str) -> str:
+    """Compare digests; what came out, in words."""
     found = verify(data_root(), [name])
     wrong = [row.path.name for row in found if row.status in ("missing", "wrong digest")]
     unknown = any(row.status == "unknown digest" for row in found)
     title = SETS[name].title
     if wrong:
-        said = f"not the official {title} ({', '.join(wrong)})"
-    else:
-        said = f"{title}, whose digests nobody knows" if unknown else f"the official {title}, by its digests"
-    folder.mkdir(parents=True, exist_ok=True)
+        return f"not the official {title} ({', '.join(wrong)})"
+    return f"{title}, whose digests nobody knows" if unknown else f"the official {title}, by its digests"
+
+
+def keep(folder: Path, said: str) -> None:
+    """Beside the runs that were made of it."""
     write(folder / FILE, {"data": said})
-    return said
 
 
 def kept(folder: Path) -> str:

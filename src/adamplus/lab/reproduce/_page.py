@@ -35,6 +35,11 @@ def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], o
     }
     margins = ", ".join(sorted({_margin(name) for name in EXPERIMENTS}))
     parts = [HEAD, _tables.results(stored)]
+    if times := _tables.times(stored):
+        parts += [
+            "Training time (evaluation excluded) and epoch until a target is first reached, means over seeds:",
+            times,
+        ]
     if missing := _tables.missing(stored, absent):
         parts += ["## What is missing", missing]
     parts += ["## The claims", RULES.format(margins=margins), _summary(verdicts)]

@@ -18,10 +18,10 @@ from ..data import SETS, data_root
 from ..data._root import VARIABLE
 from ..engines import torchrun
 from ..tasks import find
+from . import _official
 from ._command import command
 from ._experiments import EXPERIMENTS, GROWTH, NAMES, Experiment, Protocol
 from ._figures import figures
-from ._official import check as check_data
 from ._page import page
 from ._stored import folder_of, folders, read
 
@@ -122,9 +122,13 @@ def reproduce(
             if (reason := _absent(name)) is not None and ALL in asked:
                 say(console(), f"{name} is left out: {reason}")
                 continue
-            if reason is None and not torchrun.follows():
-                say(console(), f"{name}: the data is {check_data(name, out / budget.folder / name)}")
+            # data may be elsewhere, under Ray; and of several processes the first looks
+            found = _official.check(name) if reason is None and not torchrun.follows() else None
+            if found is not None:
+                say(console(), f"{name}: the data is {found}")
             made.failures |= _compare(EXPERIMENTS[name], chosen, budget, out)
+            if found is not None:
+                _official.keep(out / budget.folder / name, found)
         if not torchrun.follows():
             _tell(made, out)
     return made

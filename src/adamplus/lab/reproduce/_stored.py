@@ -44,6 +44,14 @@ class Contestant:
                 values.append(math.fsum(float(line[column]) for line in lines) / len(lines))
         return summarize(values)
 
+    def reached(self, column: str, target: float, higher: bool) -> list[dict[str, float]]:
+        """The first epoch of each finished run that is as good as the target, of those that have one."""
+        lines = ([line for line in run.epochs if column in line] for run in self.ended("finished"))
+        good = (
+            [line for line in own if (line[column] >= target if higher else line[column] <= target)] for own in lines
+        )
+        return [own[0] for own in good if own]
+
 
 @dataclass(frozen=True)
 class Stored:

@@ -8,9 +8,9 @@ from ..report._results import Record
 from ..report._text import listed, seconds
 from ..report._text import settings as settings_text
 from ._command import DATA, command_of
-from ._experiments import EXPERIMENTS, NAMES
+from ._experiments import EXPERIMENTS, NAMES, Experiment
 from ._judge import standing
-from ._stored import Stored
+from ._stored import Contestant, Stored
 
 Everything = Mapping[str, Mapping[str, Stored]]
 """By folder and experiment."""
@@ -26,7 +26,7 @@ def table(lines: Sequence[Sequence[str]]) -> str:
 def results(stored: Everything) -> str:
     """The test metric after the last epoch, a line an experiment and budget."""
     lines = [["experiment", "runs", "epochs", "shown", *NAMES.values()]]
-    for one in sorted(_groups(stored), key=lambda one: list(EXPERIMENTS).index(one.experiment.name)):
+    for one in _by_experiment(stored):
         panel = one.experiment.panels["test"]
         cells = []
         for optimizer in NAMES:
@@ -35,6 +35,29 @@ def results(stored: Everything) -> str:
             cells.append("–" if place is None else place.told())
         lines.append([one.experiment.title, one.folder, str(one.epochs), panel.title, *cells])
     return table(lines) if len(lines) > 1 else "No run has ended yet."
+
+
+def times(stored: Everything) -> str:
+    """When the test metric first is as good as the experiment's target: training time and epoch."""
+    lines = [["experiment", "runs", "until", *NAMES.values()]]
+    for one in _by_experiment(stored):
+        experiment, panel = one.experiment, one.experiment.panels["test"]
+        if experiment.target is not None:
+            cells = [_time(one.contestants.get(name), panel.column, experiment) for name in NAMES]
+            lines.append([experiment.title, one.folder, f"{panel.title} {experiment.target:g}", *cells])
+    return table(lines) if len(lines) > 1 else ""
+
+
+def _time(one: Contestant | None, column: str, experiment: Experiment) -> str:
+    runs = one.ended("finished") if one is not None else []
+    if one is None or experiment.target is None or not runs:
+        return "–"
+    found = one.reached(column, experiment.target, experiment.higher)
+    if not found:
+        return "not reached"
+    took, epoch = (sum(line[key] for line in found) / len(found) for key in ("seconds", "epoch"))
+    lost = "" if len(found) == len(runs) else f" ({len(found)} of {len(runs)} runs)"
+    return f"{seconds(took)}, epoch {epoch:.0f}{lost}"
 
 
 def groups(stored: Everything, out: Path) -> str:
@@ -83,6 +106,10 @@ def licensed(name: str) -> str:
 
 def _groups(stored: Everything) -> Iterator[Stored]:
     return (one for experiments in stored.values() for one in experiments.values() if one.contestants)
+
+
+def _by_experiment(stored: Everything) -> list[Stored]:
+    return sorted(_groups(stored), key=lambda one: list(EXPERIMENTS).index(one.experiment.name))
 
 
 def _unreadable(stored: Everything) -> Iterator[tuple[str, str, str]]:
