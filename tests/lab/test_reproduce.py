@@ -4,15 +4,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from small_comparison import here, record
-from stores import add_run
 from tiny_sets import make_small, write_all
 from typer.testing import CliRunner
 
 from adamplus.cli import app
-from adamplus.lab import comparison
+from adamplus.lab import comparison, tasks
 from adamplus.lab._store import Store
 from adamplus.lab.engines import local
 from adamplus.lab.optimizers import CONTENDERS
@@ -21,10 +19,7 @@ from adamplus.lab.reproduce import EXPERIMENTS, _reproduce
 from adamplus.lab.reproduce._claims import CLAIMS
 from adamplus.lab.reproduce._experiments import BETAS, NAMES, Complement
 from adamplus.lab.reproduce._figures import figures
-from adamplus.lab.reproduce._growth import growth
-from adamplus.lab.reproduce._judge import FarFromIdeal, Flattens, Verdict, Versus, together
-from adamplus.lab.reproduce._page import page
-from adamplus.lab.reproduce._stored import Stored, folder_of, folders, read
+from adamplus.lab.reproduce._stored import folder_of, folders, options_of, read
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +68,9 @@ class TestCommand:
         # nothing was run with the paper's own budget; what was run has an outcome
         assert re.fullmatch(r"\| .* \| 4\.1 \| not run yet \| (\*\*(not )?reproduced\*\*) \|", row)
         runs = record(out / "paper-1-epochs" / "cifar10")
-        assert runs["command"].startswith(f"adamplus reproduce cifar10 --data {data} --out {out} --protocol paper")
+        assert runs["command"].startswith(
+            "adamplus reproduce cifar10 --data DIR --out out --protocol paper --epochs 1 "
+        )
         assert runs["labels"][0] == "adam-plus:lr=0.1;beta=0.1;weight_decay=0"
         monkeypatch.setattr(_reproduce, "figures", lambda stored, folder: [])
         assert trained(said(*words)) == [0] * 5
@@ -89,6 +86,10 @@ class TestCommand:
         assert "swb300 is left out: SWB-300 is not in" in output
         row = next(line for line in (out / "claims.md").read_text().splitlines() if "SWB-300: level" in line)
         assert row.count("cannot be run") == 2
+        assert (
+            next(line for line in (out / "claims.md").read_text().splitlines() if "2. CIFAR-10" in line).count("cannot")
+            == 0
+        )
         assert "is not in" in said("swb300", *few, status=2)
 
     def test_what_was_run_before_stays_in_the_comparison(self, data: Path, tmp_path: Path):
@@ -137,6 +138,75 @@ class TestCommand:
         rows = [line for line in (tmp_path / "none" / "claims.md").read_text().splitlines() if line.startswith("| ")]
         assert sum("not run yet" in row for row in rows) == len(CLAIMS)
 
+    def test_runs_of_older_code_stay_on_the_page_and_out_of_the_comparison(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", tmp_path)
+        said("cifar10", "--optimizers", "msgd", *words)
+        monkeypatch.setattr(tasks, "digest", lambda path: "newer")
+        assert trained(said("cifar10", "--optimizers", "sgd", *words)) == [1]
+        assert record(tmp_path / "paper-1-epochs" / "cifar10")["labels"] == ["sgd:lr=0.1;weight_decay=0"]
+        found = read(tmp_path, "paper-1-epochs", EXPERIMENTS["cifar10"])
+        assert list(found.contestants) == ["sgd", "msgd"]
+
+    def test_a_run_that_failed_is_not_tried_again_unless_it_is_asked_for(self, data: Path, tmp_path: Path):
+        write_all(data)
+        words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path)
+        said("cifar10", "--optimizers", "msgd", *words)
+        (run,) = Store(tmp_path / "paper-1-epochs" / "cifar10").runs()
+        run.finish({**(run.end() or {}), "status": "failed", "reason": "a reason"})
+        assert trained(said("cifar10", "--optimizers", "sgd", *words)) == [1]
+
+    def test_stored_runs_are_enough_for_figures_and_claims(self, data: Path, tmp_path: Path, monkeypatch: Any):
+        """As they are committed: nothing that only a comparison needs, and no data."""
+        monkeypatch.setattr(_reproduce, "figures", figures)
+        out = tmp_path / "out"
+        said("cifar10", "--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", out, "--optimizers", "msgd")
+        before = next(line for line in (out / "claims.md").read_text().splitlines() if line.startswith("| ResNet18"))
+        kept = ("settings.json", "metrics.jsonl", "end.json")
+        for path in sorted(out.rglob("*"), reverse=True):
+            path.unlink() if path.is_file() and path.name not in kept else None
+        said("--out", out, "--data", tmp_path / "nowhere")
+        assert before in (out / "claims.md").read_text()
+        left = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+        figure = "figures/paper-1-epochs-cifar10"
+        assert {path for path in left if Path(path).name not in kept} == {"claims.md", f"{figure}.png", f"{figure}.pdf"}
+
+    def test_what_is_left_names_no_path_no_host_and_nobody(self, data: Path, tmp_path: Path, monkeypatch: Any):
+        for name in ("USER", "LOGNAME"):
+            monkeypatch.setenv(name, "somebody-here")
+        monkeypatch.setattr("platform.node", lambda: "host-of-theirs")
+        monkeypatch.setattr("socket.gethostname", lambda: "host-of-theirs")
+        out = tmp_path / "out"
+        said(
+            "cifar10", "--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", out, "--optimizers", "adam-plus"
+        )
+        assert report(out / "paper-1-epochs" / "cifar10").exists()
+        written = [path for path in out.rglob("*") if path.is_file() and not path.name.startswith("events.")]
+        assert {"claims.md", "comparison.json", "settings.json", "report.html", "table.csv", "table.tex"} <= {
+            path.name for path in written
+        }
+        own = [
+            str(tmp_path),
+            str(Path.home()),
+            str(Path(_reproduce.__file__).parents[3]),
+            "host-of-theirs",
+            "somebody-here",
+        ]
+        for path in written:
+            content = path.read_bytes()
+            assert [word for word in own if word.encode() in content] == [], path
+
+    def test_data_that_is_not_the_official_one_is_told_of_and_stays_on_the_page(self, data: Path, tmp_path: Path):
+        words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", tmp_path, "--optimizers", "msgd")
+        assert "cifar10: the data is not the official CIFAR-10 (data_batch_1, " in said("cifar10", *words)
+        assert "wikitext2: the data is not the official WikiText-2 (wiki.train" in said("wikitext2", *words)
+        assert "swb300: the data is SWB-300, whose digests nobody knows" in said("swb300", *words)
+        said("--out", tmp_path, "--data", tmp_path / "nowhere")
+        text = (tmp_path / "claims.md").read_text()
+        assert "data: not the official CIFAR-10 (" in text
+        assert "data: SWB-300, whose digests nobody knows" in text
+
     @pytest.mark.parametrize(
         ("words", "message"),
         [
@@ -152,7 +222,8 @@ class TestCommand:
     )
     def test_bad_input_is_said_plainly(self, words: tuple[str, ...], message: str, data: Path, tmp_path: Path):
         write_all(data)
-        assert message in said(*words, "--data", data, "--out", tmp_path, status=2)
+        assert message in said(*words, "--data", data, "--out", tmp_path / "out", status=2)
+        assert not (tmp_path / "out").exists()
 
 
 class TestProtocol:
@@ -207,159 +278,18 @@ class TestProtocol:
         assert folder(quick=True) == "paper-quick"
         assert folder(quick=True, epochs=6, weight_decay=5e-4) == "paper-decay-0.0005-6-epochs"
 
-
-ABOUT = {"metric": "accuracy", "better": "higher"}
-
-
-def store(
-    root: Path, name: str = "cifar10", statuses: str = "finished", **values: list[float] | list[list[float]]
-) -> Stored:
-    """Runs whose accuracies are these, a list a seed; accuracy while training is the same."""
-    about = ABOUT if name.startswith("cifar") else {"metric": "perplexity", "better": "lower"}
-    for optimizer, seeds in values.items():
-        for seed, curve in enumerate(seeds, 1):
-            curve = curve if isinstance(curve, list) else [0.1, curve]
-            label = f"{optimizer.replace('_', '-')}:lr=0.1"
-            run = add_run(
-                root / "paper" / name, label, curve, seed=seed, task=f"{name}-paper", about=about, status=None
-            )
-            lines = [{**line, f"running_{about['metric']}": line[f"test_{about['metric']}"]} for line in run.metrics()]
-            (run.folder / "metrics.jsonl").unlink()
-            for line in lines:
-                run.append(line)
-            run.finish({"status": statuses, "reason": None, "seconds": 1.0, "steps_per_second": 1.0})
-    return read(root, "paper", EXPERIMENTS[name])
-
-
-BETTER = Versus("test", "better than", ("sgd",))
-LEVEL = Versus("test", "comparable to", ("sgd",))
-WORSE = Versus("test", "worse than", ("sgd",))
-
-
-class TestRules:
     @pytest.mark.parametrize(
-        ("plus", "sgd", "better", "level", "worse"),
+        ("folder", "options"),
         [
-            ([0.9], [0.8], "reproduced", "not reproduced", "not reproduced"),
-            ([0.8], [0.9], "not reproduced", "not reproduced", "reproduced"),
-            ([0.9], [0.897], "not reproduced", "reproduced", "not reproduced"),  # within half a point
-            ([0.90, 0.91, 0.90], [0.80, 0.81, 0.80], "reproduced", "not reproduced", "not reproduced"),
-            ([0.85, 0.95, 0.90], [0.80, 0.88, 0.83], "open", "open", "not reproduced"),  # intervals overlap
-            ([0.80, 0.88, 0.83], [0.85, 0.95, 0.90], "not reproduced", "open", "open"),
+            ("paper", "--protocol paper"),
+            ("tuned-quick", "--protocol tuned --quick"),
+            ("paper-decay-5e-05-6-epochs", "--protocol paper --weight-decay 5e-05 --epochs 6"),
         ],
     )
-    def test_a_relation_needs_the_margin_and_where_there_are_seeds_the_intervals(
-        self, plus: list[float], sgd: list[float], better: str, level: str, worse: str, tmp_path: Path
-    ):
-        found = store(tmp_path, adam_plus=plus, sgd=sgd)
-        assert [rule.judge(found).outcome for rule in (BETTER, LEVEL, WORSE)] == [better, level, worse]
+    def test_a_folder_says_which_options_made_it(self, folder: str, options: str):
+        assert " ".join(options_of(folder)) == options
 
-    @pytest.mark.parametrize(
-        ("plus", "sgd", "outcome"),
-        [
-            ([0.9], [0.8], "reproduced"),
-            ([0.9], [0.897], "reproduced"),
-            ([0.8], [0.9], "not reproduced"),
-            ([0.85, 0.95, 0.90], [0.80, 0.88, 0.83], "reproduced"),
-            ([0.80, 0.88, 0.83], [0.85, 0.95, 0.90], "open"),
-        ],
-    )
-    def test_no_worse_is_level_or_ahead(self, plus: list[float], sgd: list[float], outcome: str, tmp_path: Path):
-        found = store(tmp_path, adam_plus=plus, sgd=sgd)
-        assert Versus("test", "no worse than", ("sgd",)).judge(found).outcome == outcome
-
-    def test_one_rival_ahead_is_enough_and_those_to_come_do_not_matter(self, tmp_path: Path):
-        found = store(tmp_path, adam_plus=[0.8], sgd=[0.9])
-        assert Versus("test", "better than", ("sgd", "adam")).judge(found).outcome == "not reproduced"
-
-    def test_less_perplexity_is_better_and_its_margin_relative(self, tmp_path: Path):
-        found = store(tmp_path, "wikitext2", adam_plus=[100.0], sgd=[101.0], adam=[110.0])
-        assert LEVEL.judge(found).outcome == "reproduced"
-        assert Versus("test", "better than", ("adam",)).judge(found).outcome == "reproduced"
-        assert Versus("train", "better than", ("adam-plus",), "adam").judge(found).outcome == "not reproduced"
-
-    def test_who_diverged_is_behind_and_who_is_missing_was_not_run_yet(self, tmp_path: Path):
-        store(tmp_path, statuses="diverged", sgd=[0.95])
-        found = store(tmp_path, adam_plus=[0.5])
-        assert BETTER.judge(found) == Verdict("reproduced", "test: Adam⁺ 0.5000 (n = 1), SGD diverged")
-        missing = Versus("test", "better than", ("adam",)).judge(found)
-        assert missing == Verdict("not run yet", "test: Adam⁺ 0.5000 (n = 1); no run of Adam has ended")
-
-    def test_early_is_before_the_first_drop(self, tmp_path: Path):
-        found = store(tmp_path, adam_plus=[[0.5, 0.6, 0.7, 0, 0, 0, 0.1]], sgd=[[0.1, 0.1, 0.1, 1, 1, 1, 1]])
-        assert Versus("test", "better than", ("sgd",), early=True).judge(found).outcome == "reproduced"
-        assert "Adam⁺ 0.6000" in Versus("test", "better than", ("sgd",), early=True).judge(found).measured
-
-    @pytest.mark.parametrize(
-        ("outcomes", "together_"),
-        [
-            (["reproduced", "reproduced"], "reproduced"),
-            (["reproduced", "not run yet"], "not run yet"),
-            (["not run yet", "cannot be run"], "cannot be run"),
-            (["reproduced", "open", "cannot be run"], "open"),
-            (["open", "not reproduced", "reproduced"], "not reproduced"),
-        ],
-    )
-    def test_a_claim_of_several_things_needs_all(self, outcomes: list[Any], together_: str):
-        assert together(Verdict(outcome, "") for outcome in outcomes).outcome == together_
-
-    @pytest.mark.parametrize(
-        ("knee", "slope", "flat", "place"),
-        [
-            (0.44, 0.05, "reproduced", "reproduced"),
-            (0.80, 0.05, "reproduced", "not reproduced"),
-            (0.44, 0.60, "not reproduced", "reproduced"),
-        ],
-    )
-    def test_a_plateau_is_found_where_it_is(self, knee: float, slope: float, flat: str, place: str, tmp_path: Path):
-        lines = sums(knee, slope)
-        found = growth(lines)
-        assert found is not None
-        assert found.part == pytest.approx(knee, abs=0.03)  # an epoch is a fiftieth
-        assert found.slowed == pytest.approx(slope, abs=0.03)
-        run = add_run(tmp_path / "paper" / "cifar10", "adam-plus:lr=0.1", [0.0], about=ABOUT, epochs=50, status=None)
-        (run.folder / "metrics.jsonl").unlink()
-        for line in lines:
-            run.append(line)
-        run.finish({"status": "finished", "reason": None, "seconds": 1.0})
-        stored = read(tmp_path, "paper", EXPERIMENTS["cifar10"])
-        assert [Flattens(where).judge(stored).outcome for where in (False, True)] == [flat, place]
-        assert FarFromIdeal().judge(stored).outcome == "reproduced"
-
-    def test_growth_as_a_power_of_the_iterations_is_measured(self):
-        steps = np.arange(1, 51) * 10
-        found = growth([{"step": int(t), "norm_sum": float(t**0.7)} for t in steps])
-        assert found is not None
-        assert (found.exponent, found.later) == (pytest.approx(0.7), pytest.approx(0.7))
-        assert growth([{"step": 1, "norm_sum": 1.0}] * 5) is None
-
-    def test_the_page_follows_from_the_runs(self, tmp_path: Path):
-        values: dict[str, Any] = {name.replace("-", "_"): [0.8] for name in NAMES}
-        store(tmp_path, **{**values, "adam_plus": [0.9]})
-        store(tmp_path, "cifar100", **values)
-        assert folders(tmp_path) == ["paper"]
-        stored = {"paper": {name: read(tmp_path, "paper", one) for name, one in EXPERIMENTS.items()}}
-        text = page(stored, lambda name: "licensed" if name == "swb300" else None, [Path("figures/paper-cifar10.png")])
-        outcomes = dict(re.findall(r"^\| \d+\. (.*?) \| [\d.]+ \| \**(.*?)\** \|$", text, flags=re.MULTILINE))
-        assert outcomes["CIFAR-10: best in test accuracy"] == "reproduced"
-        assert outcomes["CIFAR-100: best in test accuracy"] == "not reproduced"
-        assert outcomes["CIFAR-100: Adam⁺ ends where NIGT ends"] == "reproduced"
-        assert outcomes["WikiText-2, test: level with SGD"] == "not run yet"
-        assert outcomes["SWB-300: level with momentum SGD, ahead of the rest"] == "cannot be run"
-        assert outcomes["Ahead of Adam on all tasks"] == "not reproduced"
-        assert "![paper-cifar10](figures/paper-cifar10.png)" in text
-
-    def test_every_claim_says_its_rules(self):
-        texts = [rule.text for claim in CLAIMS for _, rule in claim.rules]
-        assert all(len(text) > 30 for text in texts)
-        assert len({claim.title for claim in CLAIMS}) == len(CLAIMS)
-
-
-def sums(knee: float, slope: float) -> list[dict[str, Any]]:
-    """Fifty epochs of a growth that slows down, and of an accuracy that rises."""
-    parts = np.arange(1, 51) / 50
-    totals = np.where(parts <= knee, parts, knee + slope * (parts - knee))
-    return [
-        {"epoch": i, "step": 10 * i, "norm_sum": float(total), "running_accuracy": i / 50, "test_accuracy": i / 50}
-        for i, total in enumerate(totals, 1)
-    ]
+    def test_other_folders_are_nobodys(self, tmp_path: Path):
+        for name in ("paper-quick", "papers", "tuned-6-epochs", "figures"):
+            (tmp_path / name / "cifar10").mkdir(parents=True)
+        assert folders(tmp_path) == ["paper", "paper-quick", "tuned-6-epochs"]

@@ -23,7 +23,8 @@ class Server:
     """After how many bytes the next connections break."""
     answers: list[int] = field(default_factory=list)
     """Status codes of the next answers, before the right ones."""
-    length: bool = True
+    length: bool | str = True
+    """Whether it is told; or what is told instead."""
     asked: list[str | None] = field(default_factory=list)
     address: str = ""
 
@@ -46,7 +47,8 @@ class Server:
         if start:
             request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         if self.length:
-            request.send_header("Content-Length", str(len(content) - start))
+            told = self.length if isinstance(self.length, str) else str(len(content) - start)
+            request.send_header("Content-Length", told)
         request.end_headers()
         end = start + self.breaks.pop(0) if self.breaks else len(content)
         request.wfile.write(content[start:end])

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import tarfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ import torch
 from data.writers import images, pack, pickled, write_cifar
 
 from adamplus.lab._errors import InputError
-from adamplus.lab.data import cifar
+from adamplus.lab.data import _pickles, cifar
 
 Name = Literal["cifar10", "cifar100"]
 ARCHIVES = {
@@ -101,6 +102,40 @@ def test_codecs_and_object_arrays_are_no_way_around(tmp_path: Path):
             cifar.read("cifar10", tmp_path)
 
 
+class Flagged:
+    """An array of bytes whose type claims, in its state, to hold Python objects or other sizes."""
+
+    def __init__(self, *state: Any) -> None:
+        self.state = state
+
+    def __reduce__(self) -> Any:
+        made = np.zeros(3, np.uint8).__reduce__()
+        return made[0], made[1], (1, (8,), FlaggedType(self.state), False, bytes(8))
+
+
+class FlaggedType:
+    def __init__(self, state: tuple[Any, ...]) -> None:
+        self.state = state
+
+    def __reduce__(self) -> Any:
+        return np.dtype, ("u1", False, True), self.state
+
+
+@pytest.mark.parametrize("state", [(3, "|", None, None, None, -1, -1, 63), (3, "|", None, None, None, 800, 8, 0)])
+def test_what_a_pickle_says_of_numpys_memory_is_not_taken_over(state: tuple[Any, ...]):
+    read = _pickles.load(pickle.dumps(Flagged(*state)), "somewhere")
+    assert read.dtype == np.uint8
+    assert read.tolist() == [0] * 8
+    assert not read.dtype.hasobject
+
+
+@pytest.mark.parametrize("dtype", ["<i8", ">i8", ">u2", "|u1"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_of_either_byte_order_and_layout_are_read(dtype: str, order: Any):
+    array = np.arange(6).astype(dtype).reshape(2, 3, order=order)
+    assert _pickles.load(pickle.dumps(array, 2), "somewhere").tolist() == array.tolist()
+
+
 DATA, LABELS = images(3, 10)
 
 
@@ -117,6 +152,9 @@ DATA, LABELS = images(3, 10)
         (pickle.dumps({"data": DATA, "labels": [0, -1, 0]}), "image 1 has the label -1"),
         (pickled(DATA, [1, 2]), r"3 images, and labels of the shape \[2\]"),
         (pickle.dumps({"data": DATA, "labels": ["cat", "dog", "cow"]}), "list of whole numbers"),
+        (pickle.dumps({"data": DATA, "labels": [0.5, 1.0, 2.0]}), "list of whole numbers, and holds float64"),
+        (pickle.dumps({"data": DATA, "labels": None}), "list of whole numbers"),
+        (pickle.dumps({"data": DATA, "labels": [[1], [2, 3], [4]]}), "list of whole numbers"),
         (pickle.dumps({"data": DATA[:, :-1], "labels": LABELS}), r"\[images, 3072\], and is uint8, \(3, 3071\)"),
         (pickle.dumps({"data": DATA.astype(np.float32), "labels": LABELS}), "is float32"),
         (pickle.dumps({"data": DATA.tolist(), "labels": LABELS}), "is list"),
@@ -166,4 +204,20 @@ def test_damaged_archives_are_told(tmp_path: Path):
         cifar.read("cifar10", tmp_path)
     archive.write_bytes(b"")
     with pytest.raises(InputError, match="cannot be read"):
+        cifar.read("cifar10", tmp_path)
+
+
+def test_of_an_archive_only_the_sets_own_folder_is_read(tmp_path: Path):
+    folder = write_cifar(tmp_path / "a")
+    archive = tmp_path / "cifar-10-python.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(folder, folder.name)
+        packed.add(folder / "test_batch", "elsewhere/data_batch_1")
+    assert torch.equal(cifar.read("cifar10", tmp_path).train.images, cifar.read("cifar10", tmp_path / "a").train.images)
+
+
+def test_a_file_of_an_archive_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pack(write_cifar(tmp_path / "a"), tmp_path / "cifar-10-python.tar.gz")
+    monkeypatch.setattr(cifar, "LIMIT", 100)
+    with pytest.raises(InputError, match="which no file of CIFAR has"):
         cifar.read("cifar10", tmp_path)

@@ -75,8 +75,11 @@ def test_a_file_that_is_shorter_on_the_server_is_not_kept(server: Server, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_servers_without_lengths_and_digests_that_nobody_knows_will_do(server: Server, tmp_path: Path):
-    server.length = False
+@pytest.mark.parametrize("length", [False, "many"])
+def test_servers_without_lengths_and_digests_that_nobody_knows_will_do(
+    length: bool | str, server: Server, tmp_path: Path
+):
+    server.length = length
     assert fetched(server, tmp_path / "x") == CONTENT
     assert fetched(server, tmp_path / "y", digest=None) == CONTENT
 

@@ -48,11 +48,18 @@ def from_pickle(content: bytes, kind: Kind, where: str) -> Batch:
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2 or images.shape[1] != PIXELS:
         shape = f"{images.dtype}, {images.shape}" if isinstance(images, np.ndarray) else type(images).__name__
         raise InputError(f"{where}: 'data' should be bytes of the shape [images, {PIXELS}], and is {shape}")
+    return _checked(images, _whole(entries[kind.key], kind.key, where), kind, where)
+
+
+def _whole(values: Any, key: str, where: str) -> np.ndarray:
+    """A pickle's labels; none of a file without images."""
     try:
-        labels = np.asarray(entries[kind.key], dtype=np.int64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{where}: {kind.key!r} should be a list of whole numbers ({error})") from error
-    return _checked(images, labels, kind, where)
+        labels = np.asarray(values) if len(values) else np.empty(0, np.int64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{where}: {key!r} should be a list of whole numbers ({error})") from error
+    if labels.dtype.kind not in "iu":
+        raise InputError(f"{where}: {key!r} should be a list of whole numbers, and holds {labels.dtype}")
+    return labels
 
 
 def from_binary(content: bytes, kind: Kind, where: str) -> Batch:

@@ -99,8 +99,8 @@ def _receive_once(address: str, part: Path, report: Report | None, timeout: floa
         elif not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             part.unlink()  # it sends another part than the one that it was asked for: ask for the whole next
             return False
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length is not None else None
+        length = response.headers.get("Content-Length", "")
+        total = have + int(length) if length.isascii() and length.isdigit() else None
         if (total or 0) > LIMIT:
             raise InputError(f"{address}: {total:,} bytes are announced, which no known data set has")
         have = _copy(response, part, have, lambda size: report and report(part.stem, size, total))

@@ -13,7 +13,7 @@ def load(content: bytes, where: str) -> Any:
     """What a pickle holds, of arrays, dictionaries, lists, bytes, texts and numbers; strings of Python 2 as bytes."""
     unpickler = _Plain(io.BytesIO(content), encoding="bytes")
     try:
-        return unpickler.load()
+        return _plain(unpickler.load())
     except _RefusedError as error:
         raise InputError(
             f"{where}: this pickle asks for {error}, which no data file needs, so it was not read: "
@@ -38,12 +38,39 @@ class _Plain(pickle.Unpickler):
         return ALLOWED[name]
 
 
-def _dtype(code: str | bytes, align: object = False, copy: object = False) -> np.dtype:
-    """A type of numbers. Pickles of old say 0 and 1 where numpy 2.4 wants True and False."""
-    dtype = np.dtype(code.decode("ascii") if isinstance(code, bytes) else code, bool(align), bool(copy))
-    if dtype.kind not in "biufS":
-        raise _RefusedError(f"numpy.dtype({code!r})")
-    return dtype
+class _Numbers:
+    """A type of numbers. Of what numpy's own would take from a pickle, flags of its memory too, the order of bytes."""
+
+    def __init__(self, code: str | bytes) -> None:
+        self.dtype: np.dtype = np.dtype(code.decode("ascii") if isinstance(code, bytes) else code)
+        if self.dtype.kind not in "biufS":
+            raise _RefusedError(f"numpy.dtype({code!r})")
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        order = state[1].decode("ascii") if isinstance(state[1], bytes) else state[1]
+        if order in ("<", ">"):
+            self.dtype = self.dtype.newbyteorder(order)
+
+
+class _Array:
+    """An array, made of its bytes when the pickle gives them."""
+
+    values: np.ndarray = np.empty(0, np.uint8)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _version, shape, numbers, by_columns, content = state
+        self.values = np.frombuffer(content, numbers.dtype).reshape(shape, order="F" if by_columns else "C")
+
+
+def _plain(loaded: Any) -> Any:
+    """With numpy's arrays in place of ours, where data files have them."""
+    if isinstance(loaded, dict):
+        return {key: _plain(value) for key, value in loaded.items()}
+    return loaded.values if isinstance(loaded, _Array) else loaded
+
+
+def _dtype(code: str | bytes, _align: object = False, _copy: object = False) -> _Numbers:
+    return _Numbers(code)
 
 
 def _latin1(text: str, codec: str) -> bytes:
@@ -53,9 +80,9 @@ def _latin1(text: str, codec: str) -> bytes:
     return text.encode("latin1")
 
 
-def _array(_kind: object, _shape: object, _code: object) -> np.ndarray:
+def _array(_kind: object, _shape: object, _code: object) -> _Array:
     """An empty array, which the pickle fills next."""
-    return np.empty(0, np.uint8)
+    return _Array()
 
 
 ALLOWED: dict[str, object] = {

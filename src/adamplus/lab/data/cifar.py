@@ -2,7 +2,7 @@
 
 import tarfile
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +14,9 @@ from ._batches import KINDS, READERS, Batch
 from ._root import data_root
 from ._set import Place
 from .sets import find
+
+LIMIT = 1 << 28
+"""Bytes of a file: the largest, CIFAR-100's training images, has 155 million."""
 
 
 class Images(NamedTuple):
@@ -56,10 +59,14 @@ def _contents(place: Place, names: list[str]) -> list[bytes]:
     try:
         with tarfile.open(place.path) as archive:
             for member in archive:
-                name = Path(member.name).name
-                file = archive.extractfile(member) if member.isfile() and name in names else None
-                if file is not None:
-                    found[name] = file.read()
+                folder, name = PurePosixPath(member.name).parts[-2:] if "/" in member.name else ("", member.name)
+                if folder != place.layout.folders[0] or name not in names or not member.isfile():
+                    continue
+                if member.size > LIMIT:
+                    raise InputError(f"{place.path}: {name} has {member.size:,} bytes, which no file of CIFAR has")
+                file = archive.extractfile(member)
+                assert file is not None
+                found[name] = file.read()
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise InputError(f"{place.path}: this archive cannot be read ({error}): download it again") from error
     if lacks := [name for name in names if name not in found]:

@@ -61,6 +61,8 @@ class Experiment:
     """By optimizer, in the order of the legend."""
     ranges: Mapping[str, Mapping[str, LogUniform]] = field(default_factory=dict)
     """Of the tuned protocol, where those of the optimizers' own do not fit."""
+    target: float | None = None
+    """Of the test metric; the time until it is reached is told."""
 
     def task(self, protocol: Protocol) -> str:
         """Whose data is split, and whose rates are lowered, as the protocol has it."""
@@ -145,10 +147,17 @@ def _panels(column: str, train: str, test: str = "test") -> dict[Literal["train"
 EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
-        Experiment("cifar10", "ResNet18 on CIFAR-10", _panels("accuracy", "running"), True, 0.005, IMAGES),
-        Experiment("cifar100", "VGG19 on CIFAR-100", _panels("accuracy", "running"), True, 0.005, IMAGES),
+        Experiment("cifar10", "ResNet18 on CIFAR-10", _panels("accuracy", "running"), True, 0.005, IMAGES, target=0.9),
+        Experiment("cifar100", "VGG19 on CIFAR-100", _panels("accuracy", "running"), True, 0.005, IMAGES, target=0.6),
         Experiment(
-            "wikitext2", "Two-layer LSTM on WikiText-2", _panels("perplexity", "train"), False, 0.02, TEXT, TEXT_RANGES
+            "wikitext2",
+            "Two-layer LSTM on WikiText-2",
+            _panels("perplexity", "train"),
+            False,
+            0.02,
+            TEXT,
+            TEXT_RANGES,
+            target=120,
         ),
         Experiment("an4", "Six-layer BiLSTM on AN4", _panels("loss", "train", "held-out"), False, 0.02, SPEECH),
         Experiment("swb300", "Six-layer BiLSTM on SWB-300", _panels("loss", "train", "held-out"), False, 0.02, SPEECH),

@@ -3,18 +3,22 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .._errors import InputError
-from ..report._charts import curves
+from ..report._charts import curves, style
 from ..report._figures import STYLE, draw_curve, draw_legend, new_figure, save
 from ..report._results import Record
 from ._experiments import GROWTH, NAMES
 from ._growth import growth
-from ._stored import Stored
+from ._stored import Contestant, Stored
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def figures(stored: Sequence[Stored], folder: Path) -> list[Path]:
-    """One for every experiment that has runs, and one of Σ‖z‖ of those that have it; the files' paths."""
+    """One for every experiment with runs that ended, and one of Σ‖z‖ of those that have it; the files' paths."""
     try:
         from matplotlib import rc_context
     except ModuleNotFoundError as error:
@@ -24,30 +28,29 @@ def figures(stored: Sequence[Stored], folder: Path) -> list[Path]:
     with rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         for one in stored:
-            if any(run.epochs for contestant in one.contestants.values() for run in contestant.runs):
+            if any(map(_shown, one.contestants.values())):
                 made += _experiment(one, folder)
-        images = [one for one in stored if one.experiment.name in GROWTH and "adam-plus" in one.contestants]
-        growing = [one for one in images if any(map(_sums, one.contestants["adam-plus"].runs))]
-        if growing:
-            made += _growth(growing, folder)
+        images = [one for one in stored if one.experiment.name in GROWTH and _sums(one)]
+        if images:
+            made += _growth(images, folder)
     return made
 
 
 def _experiment(stored: Stored, folder: Path) -> list[Path]:
+    from matplotlib.ticker import MaxNLocator
+
     figure, panels = new_figure(2)
-    found = {name: curves(one.runs) for name, one in stored.contestants.items()}
+    found = {name: curves(runs) for name, one in stored.contestants.items() if (runs := _shown(one))}
     names = list(NAMES.values())
     for axes, panel in zip(panels, stored.experiment.panels.values(), strict=True):
-        values: list[float] = []
         for name, curve in found.items():
             if panel.column in curve["columns"]:
                 draw_curve(axes, curve["epoch"], curve["columns"][panel.column], names.index(NAMES[name]))
-                values += [value for value in curve["columns"][panel.column]["mean"] if value is not None]
         axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=(1, 2, 5, 10)))
         axes.set_ylabel(panel.title)
-        # the early epochs of one optimizer would flatten everybody's end
-        if not stored.experiment.higher and values and 0 < 4 * min(values) < max(values):
-            axes.set_yscale("log")
+        if panel.column.endswith("perplexity"):  # the early epochs of one optimizer would flatten everybody's end
+            _logarithmic(axes)
     figure.suptitle(f"{stored.experiment.title} ({stored.folder})")
     draw_legend(figure, names, [NAMES[name] for name in found])
     return save(figure, folder / f"{stored.folder}-{stored.experiment.name}")
@@ -55,18 +58,35 @@ def _experiment(stored: Stored, folder: Path) -> list[Path]:
 
 def _growth(stored: Sequence[Stored], folder: Path) -> list[Path]:
     figure, panels = new_figure(len(stored))
+    colour, _ = style(list(NAMES).index("adam-plus"))
     for axes, one in zip(panels, stored, strict=True):
-        for run in filter(_sums, one.contestants["adam-plus"].runs):
+        for run in _sums(one):
             steps, sums = zip(*((line["step"], line["norm_sum"]) for line in run.epochs), strict=True)
-            (line,) = axes.plot(steps, sums, linewidth=1.5)
-            if (found := growth(run.epochs)) is not None:
-                axes.axvline(found.knee, color=line.get_color(), linewidth=0.8, linestyle=(0, (3, 2)))
+            axes.plot(steps, sums, linewidth=1.5, color=colour, marker="o" if len(steps) == 1 else None)
+            if (found := growth(run.epochs)) is not None and found.flattens:
+                axes.axvline(found.knee, color="#7A7A7A", linewidth=0.8, linestyle=(0, (3, 2)))
         axes.set_xlabel("iteration")
         axes.set_ylabel(r"$\sum_{i \leq t}\,\Vert z_i \Vert$")
+        axes.ticklabel_format(style="sci", scilimits=(-2, 3), useMathText=True)
         axes.set_title(one.experiment.title, fontsize=9)
-    figure.suptitle(f"Growth in Adam⁺ ({stored[0].folder}); dashed: where it flattens")
+    figure.suptitle(f"Growth in Adam⁺ ({stored[0].folder}), a line a seed; dashed: where it flattens", fontsize=9)
     return save(figure, folder / f"{stored[0].folder}-growth")
 
 
-def _sums(run: Record) -> bool:
-    return bool(run.epochs) and all("norm_sum" in line for line in run.epochs)
+def _logarithmic(axes: "Axes") -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _shown(one: Contestant) -> list[Record]:
+    """Runs that have ended: those that have not would bend the end of a mean."""
+    return [run for run in one.ended("finished", "diverged") if run.epochs]
+
+
+def _sums(stored: Stored) -> list[Record]:
+    runs = _shown(stored.contestants["adam-plus"]) if "adam-plus" in stored.contestants else []
+    return [run for run in runs if all("norm_sum" in line for line in run.epochs)]

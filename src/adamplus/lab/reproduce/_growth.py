@@ -1,9 +1,14 @@
-"""How Σ‖z‖ grows: where it flattens, and by which power of the iterations."""
+"""How Σ‖z‖ grows: whether and where it flattens, and by which power of the iterations."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+SLOW = 0.25
+"""A plateau grows by at most this part of what was before it."""
+FEWEST = 3
+"""Epochs on either side of the knee."""
 
 
 class Growth(NamedTuple):
@@ -14,7 +19,7 @@ class Growth(NamedTuple):
     later: float
     """The same, after the knee."""
     knee: float
-    """The iteration at which two straight lines that fit best meet in time."""
+    """The iteration at which the broken line that fits best breaks; a straight line breaks anywhere."""
     part: float
     """Of the run that lies before the knee."""
     before: float
@@ -27,28 +32,32 @@ class Growth(NamedTuple):
         """Growth after the knee over growth before it."""
         return self.after / self.before if self.before else float("inf")
 
+    @property
+    def flattens(self) -> bool:
+        """Whether what comes after the knee is a plateau; else the knee means nothing."""
+        return self.slowed <= SLOW
+
 
 def growth(epochs: Sequence[dict[str, Any]]) -> Growth | None:
-    """Of a run's metrics; None where there are too few epochs for two lines."""
+    """Of a run's metrics; None where there are too few epochs for a line with a knee."""
     points = [(line["step"], line["norm_sum"]) for line in epochs if "norm_sum" in line]
-    if len(points) < 6:
+    if len(points) < 2 * FEWEST:
         return None
     t, total = np.array(points, dtype=float).T
-    # two lines, each of at least three points; the last point of the first is where growth changes
-    fits = []
-    for i in range(3, len(t) - 2):
-        (one, first), (other, second) = _line(t[:i], total[:i]), _line(t[i:], total[i:])
-        fits.append((first + second, i, one, other))
-    _, i, before, after = min(fits)
-    return Growth(_power(t, total), _power(t[i:], total[i:]), float(t[i - 1]), float(t[i - 1] / t[-1]), before, after)
+    time = t / t[-1]
+    fits = [(*_broken(time, total, i), i) for i in range(FEWEST - 1, len(t) - FEWEST)]
+    _, before, after, i = min(fits)
+    knee = float(t[i])
+    return Growth(_power(t, total), _power(t[i:], total[i:]), knee, knee / t[-1], before / t[-1], after / t[-1])
 
 
-def _line(t: np.ndarray, total: np.ndarray) -> tuple[float, float]:
-    """Slope and squared error of the line that fits best."""
-    centred, values = t - t.mean(), total - total.mean()
-    slope = float(centred @ values / (centred @ centred))
-    return slope, float(((values - slope * centred) ** 2).sum())
+def _broken(time: np.ndarray, total: np.ndarray, i: int) -> tuple[float, float, float]:
+    """Of the line that breaks at point i and is continuous, as a sum is: squared error, and both slopes."""
+    columns = np.stack([np.ones_like(time), time, np.maximum(time - time[i], 0)], 1)
+    found = np.linalg.lstsq(columns, total)[0]
+    left = total - columns @ found
+    return float(left @ left), float(found[1]), float(found[1] + found[2])
 
 
 def _power(t: np.ndarray, total: np.ndarray) -> float:
-    return _line(np.log(t), np.log(np.maximum(total, 1e-300)))[0]
+    return float(np.polyfit(np.log(t), np.log(np.maximum(total, 1e-300)), 1)[0])

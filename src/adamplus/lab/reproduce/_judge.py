@@ -5,21 +5,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from ..report._statistics import Summary, strictly_better, summarize
+from ..report._results import Record
+from ..report._statistics import Summary, strictly_better, summarize, with_losses
 from ..report._text import number, plus_minus
 from ._experiments import NAMES
-from ._growth import Growth, growth
+from ._growth import SLOW, Growth, growth
 from ._stored import Contestant, Stored
 
 Outcome = Literal["reproduced", "not reproduced", "open", "cannot be run", "not run yet"]
-SEVERITY: tuple[Outcome, ...] = ("not reproduced", "open", "cannot be run", "not run yet", "reproduced")
+SEVERITY: tuple[Outcome, ...] = ("not reproduced", "open", "not run yet", "cannot be run", "reproduced")
 """Of several outcomes that a claim needs all of, the first of these is the claim's."""
 Relation = Literal["better than", "comparable to", "worse than", "no worse than"]
 EARLY = 3 / 7
 """The part of a run that is its early stage: up to the first drop of the rate, 150 epochs of 350."""
 KNEE, KNEE_WIDTH = 154 / 350, 0.05
-SLOW = 0.25
-"""A plateau grows by at most this part of what was before it."""
 FAR = 0.01
 """An accuracy that is far from its end: by a percentage point or more."""
 
@@ -54,6 +53,31 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
     )
 
 
+class Standing(NamedTuple):
+    """Where an optimizer is, by the runs that finished."""
+
+    values: Summary
+    lost: int
+    """Runs that diverged: each is worse than any that finished."""
+
+    @property
+    def mean(self) -> float | None:
+        """None where every run diverged."""
+        return self.values.mean
+
+    def interval(self, higher: bool) -> tuple[float, float] | None:
+        """Where the mean may lie; None for a single run."""
+        single = (self.mean, self.mean) if self.mean is not None and self.lost else None
+        return with_losses(self.values.interval or single, self.lost, higher)
+
+    def told(self) -> str:
+        """In numbers."""
+        lost = f"{self.lost} diverged"
+        if self.mean is None:
+            return lost if self.lost > 1 else "diverged"
+        return f"{plus_minus(self.values)} (n = {self.values.n}{f', {lost}' if self.lost else ''})"
+
+
 @dataclass(frozen=True)
 class Versus:
     """One optimizer beside others, by a panel of the figure."""
@@ -73,47 +97,38 @@ class Versus:
 
     def judge(self, stored: Stored) -> Verdict:
         """Every rival has to stand in the relation."""
-        found = {
-            name: self._summary(stored, stored.contestants[name])
-            for name in (self.hero, *self.rivals)
-            if _ended(stored.contestants.get(name))
-        }
-        rivals = [name for name in self.rivals if name in found]
-        missing = [NAMES[name] for name in (self.hero, *self.rivals) if name not in found]
-        outcomes: list[Outcome] = []
-        if missing:
-            outcomes.append("not run yet")
+        column = stored.experiment.panels[self.panel].column
+        asked = {name: stored.contestants.get(name) for name in (self.hero, *self.rivals)}
+        places = {name: standing(one, column, EARLY if self.early else None) for name, one in asked.items() if one}
+        found = {name: place for name, place in places.items() if place is not None}
+        missing = [NAMES[name] for name in asked if name not in found]
+        outcomes: list[Outcome] = ["not run yet"] if missing else []
         if self.hero in found:
+            rivals = [name for name in self.rivals if name in found]
             outcomes.extend(self._outcome(stored, found[self.hero], found[name]) for name in rivals)
-        numbers = ", ".join(_told(name, summary) for name, summary in found.items())
+        numbers = ", ".join(f"{NAMES[name]} {place.told()}" for name, place in found.items())
         said = [f"{self.panel}{' early' if self.early else ''}: {numbers}"] if found else []
         said += [f"no run of {', '.join(missing)} has ended"] if missing else []
         return together(Verdict(outcome, "") for outcome in outcomes)._replace(measured="; ".join(said))
 
-    def _summary(self, stored: Stored, one: Contestant) -> Summary:
-        """Where every run diverged, the worst that there is."""
-        column = stored.experiment.panels[self.panel].column
-        found = one.early(column, EARLY) if self.early else one.last(column)
-        return found if found.n else summarize([-math.inf if stored.experiment.higher else math.inf])
-
-    def _outcome(self, stored: Stored, own: Summary, other: Summary) -> Outcome:
-        a, b = own.mean, other.mean
-        assert a is not None
-        assert b is not None
-        if math.isinf(a) or math.isinf(b):
-            apart, ahead = True, math.isfinite(a)
-        else:
-            higher, margin = stored.experiment.higher, stored.experiment.margin
-            apart = abs(a - b) > (margin if higher else margin * min(abs(a), abs(b)))
-            ahead = (a > b) is higher
-            if apart and own.interval is not None and other.interval is not None:
-                better, worse = (own.interval, other.interval) if ahead else (other.interval, own.interval)
-                if not strictly_better(better, worse, higher):
-                    # means that differ, in runs that differ as much: unless they point elsewhere, more are needed
-                    if self.relation == "no worse than" and ahead:
-                        return "reproduced"
-                    away = {"better than": not ahead, "worse than": ahead}.get(self.relation, False)
-                    return "not reproduced" if away else "open"
+    def _outcome(self, stored: Stored, own: Standing, other: Standing) -> Outcome:
+        higher, margin = stored.experiment.higher, stored.experiment.margin
+        worst = -math.inf if higher else math.inf
+        a, b = (worst if one.mean is None else one.mean for one in (own, other))
+        if math.isinf(a) and math.isinf(b):
+            return "not reproduced"  # neither has trained at all
+        ahead = (a > b) is higher
+        apart = math.isinf(a) or math.isinf(b) or abs(a - b) > (margin if higher else margin * min(abs(a), abs(b)))
+        lost = bool(own.lost or other.lost)
+        better, worse = (one.interval(higher) for one in ((own, other) if ahead else (other, own)))
+        if apart and better is not None and worse is not None and not strictly_better(better, worse, higher):
+            # means that differ, in runs that differ as much: unless they point elsewhere, more are needed
+            if self.relation == "no worse than" and ahead and not lost:
+                return "reproduced"
+            away = {"better than": not ahead, "worse than": ahead}.get(self.relation, False)
+            return "not reproduced" if away and not lost else "open"
+        if not apart and lost:
+            return "open"
         found: Relation = "comparable to" if not apart else "better than" if ahead else "worse than"
         holds = found != "worse than" if self.relation == "no worse than" else found == self.relation
         return "reproduced" if holds else "not reproduced"
@@ -129,17 +144,18 @@ class Flattens:
     @property
     def text(self) -> str:
         """The rule in words."""
-        lines = "of the two straight lines that fit Σ‖z‖ of Adam⁺ best,"
-        if self.where:
-            return f"{lines} the first ends at 154/350 of the run, give or take {KNEE_WIDTH:g} of it"
-        return f"{lines} the second rises by at most {SLOW:g} of the first's slope"
+        slow = (
+            f"the broken line that fits Σ‖z‖ of Adam⁺ best rises by at most {SLOW:g} of its first slope after the break"
+        )
+        place = f", which is at 154/350 of the run, give or take {KNEE_WIDTH:g} of it"
+        return slow + place if self.where else slow
 
     def judge(self, stored: Stored) -> Verdict:
         """By every run; they have to agree."""
         found = _growths(stored)
         if not found:
             return Verdict("not run yet", "no run of Adam⁺ with enough epochs has finished")
-        holds = [abs(one.part - KNEE) <= KNEE_WIDTH if self.where else one.slowed <= SLOW for one in found]
+        holds = [one.flattens and (not self.where or abs(one.part - KNEE) <= KNEE_WIDTH) for one in found]
         outcome: Outcome = "reproduced" if all(holds) else "open" if any(holds) else "not reproduced"
         return Verdict(outcome, "; ".join(map(_growth_text, found)))
 
@@ -155,13 +171,13 @@ class FarFromIdeal:
 
     def judge(self, stored: Stored) -> Verdict:
         """By the means over seeds."""
-        one = stored.contestants.get("adam-plus")
-        runs = one.ended("finished") if one is not None else []
+        panels = stored.experiment.panels
+        runs = [run for run in _finished(stored) if all(panel.column in run.epochs[-1] for panel in panels.values())]
         if not runs:
             return Verdict("not run yet", "no run of Adam⁺ has finished")
-        at = max(0, round(KNEE * stored.epochs) - 1)
+        at = max(0, round(KNEE * len(runs[0].epochs)) - 1)
         said, below = [], []
-        for name, panel in stored.experiment.panels.items():
+        for name, panel in panels.items():
             then = summarize(float(run.epochs[at][panel.column]) for run in runs).mean or 0.0
             end = summarize(run.last(panel.column) for run in runs).mean or 0.0
             below.append(end - then >= FAR)
@@ -169,24 +185,25 @@ class FarFromIdeal:
         return Verdict("reproduced" if all(below) else "not reproduced", "; ".join(said))
 
 
-def _growths(stored: Stored) -> list[Growth]:
+def _finished(stored: Stored) -> list[Record]:
     one = stored.contestants.get("adam-plus")
-    runs = one.ended("finished") if one is not None else []
-    return [found for run in runs if (found := growth(run.epochs)) is not None]
+    return one.ended("finished") if one is not None else []
+
+
+def _growths(stored: Stored) -> list[Growth]:
+    return [found for run in _finished(stored) if (found := growth(run.epochs)) is not None]
 
 
 def _growth_text(found: Growth) -> str:
+    where = f"at iteration {found.knee:,.0f} ({found.part:.0%} of the run)"
     return (
-        f"flattens at iteration {found.knee:,.0f} ({found.part:.0%} of the run); slope after over before: "
-        f"{number(found.slowed, 3)}; Σ‖z‖ ∝ t^{found.exponent:.2f}, after the knee t^{found.later:.2f}"
+        f"{'flattens' if found.flattens else 'no plateau; the line breaks'} {where}; slope after over before: "
+        f"{number(found.slowed, 3)}; Σ‖z‖ ∝ t^{found.exponent:.2f}, after the break t^{found.later:.2f}"
     )
 
 
-def _ended(one: Contestant | None) -> bool:
-    return one is not None and bool(one.ended("finished") or one.ended("diverged"))
-
-
-def _told(name: str, summary: Summary) -> str:
-    if summary.mean is None or math.isinf(summary.mean):
-        return f"{NAMES[name]} diverged"
-    return f"{NAMES[name]} {plus_minus(summary)} (n = {summary.n})"
+def standing(one: Contestant, column: str, early: float | None = None) -> Standing | None:
+    """After the last epoch, or as a mean over an early part; None where no run that has ended tells of it."""
+    values = one.last(column) if early is None else one.early(column, early)
+    lost = len(one.ended("diverged"))
+    return Standing(values, lost) if values.n or (lost and not one.ended("finished")) else None

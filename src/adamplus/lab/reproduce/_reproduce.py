@@ -1,7 +1,6 @@
 """The whole of a reproduction: runs, figures, and the page of claims; resumed by the same call."""
 
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,12 +12,14 @@ from .._errors import InputError, nearest
 from .._plan import plan
 from .._progress import console, say
 from .._search import Choice
-from .._store import END, Store, replace
+from .._store import CorruptError, Run, Store, replace
 from ..comparison import compare
 from ..data import SETS, data_root
 from ..data._root import VARIABLE
 from ..engines import torchrun
 from ..tasks import find
+from . import _official
+from ._command import command
 from ._experiments import EXPERIMENTS, GROWTH, NAMES, Experiment, Protocol
 from ._figures import figures
 from ._page import page
@@ -36,8 +37,6 @@ class Reproduction:
     figures: list[Path] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     """Runs that raised, and what."""
-    absent: dict[str, str] = field(default_factory=dict)
-    """Experiments whose data is not there, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +120,15 @@ def reproduce(
     with _data(data):
         for name, chosen in _comparisons(asked, optimizers):
             if (reason := _absent(name)) is not None and ALL in asked:
-                made.absent[name] = reason
                 say(console(), f"{name} is left out: {reason}")
                 continue
+            # data may be elsewhere, under Ray; and of several processes the first looks
+            found = _official.check(name) if reason is None and not torchrun.follows() else None
+            if found is not None:
+                say(console(), f"{name}: the data is {found}")
             made.failures |= _compare(EXPERIMENTS[name], chosen, budget, out)
+            if found is not None:
+                _official.keep(out / budget.folder / name, found)
         if not torchrun.follows():
             _tell(made, out)
     return made
@@ -139,7 +143,18 @@ def _compare(experiment: Experiment, optimizers: Sequence[str], budget: Budget, 
         how |= {"tune": budget.tune, "ranges": experiment.searched()}
     else:
         labels = _with_ended(experiment, labels, budget, Store(root))
-    words = _command(experiment, optimizers, budget, out)
+    words = command(
+        experiment.name,
+        budget.folder,
+        out,
+        optimizers=optimizers,
+        seeds=budget.seeds,
+        tune=budget.tune if budget.protocol == "tuned" else 0,
+        grid=budget.grid,
+        device=budget.machine["device"],
+        precision=budget.machine["precision"],
+        engine=budget.machine["engine"],
+    )
     return compare([task], labels, out=root, rerun=words, **how, **budget.machine).failures
 
 
@@ -148,7 +163,11 @@ def _labels(experiment: Experiment, optimizer: str, budget: Budget, grid: bool |
 
 
 def _with_ended(experiment: Experiment, labels: list[str], budget: Budget, store: Store) -> list[str]:
-    """Those that are asked for, with those whose runs are all there: a report does not forget what was run before."""
+    """Those that are asked for, with those whose runs are all there: a report does not forget what was run before.
+
+    There means made by the same code with as many seeds, as a comparison's table has to be; claims.md is made of
+    everything that is stored.
+    """
     every = [label for name in experiment.words for label in _labels(experiment, name, budget, grid=True)]
     engine, device, precision = (budget.machine[key] for key in ("engine", "device", "precision"))
     planned = plan(
@@ -161,14 +180,23 @@ def _with_ended(experiment: Experiment, labels: list[str], budget: Budget, store
         device=device,
         precision=precision,
         elsewhere=engine == "ray",
+        processes=torchrun.processes(),
     )
     (task,) = planned.tasks
     ended = set()
     for entry in planned.entries:
         specs = planned.finals(task, entry, Choice(_search.middle(entry.ranges), [], 0))
-        if all((store.run(spec).folder / END).exists() for spec in specs):
+        if all(_has_ended(store.run(spec)) for spec in specs):
             ended.add(entry.label)
     return [label for label in every if label in ended or label in labels]
+
+
+def _has_ended(run: Run) -> bool:
+    """Whether there is nothing to do: a run that failed would be tried again, and nobody has asked for it."""
+    try:
+        return (run.end() or {}).get("status") in ("finished", "diverged")
+    except CorruptError:
+        return False
 
 
 def _tell(made: Reproduction, out: Path) -> None:
@@ -177,7 +205,8 @@ def _tell(made: Reproduction, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for experiments in stored.values():
         made.figures += figures(list(experiments.values()), out / "figures")
-    replace(made.page, page(stored, _absent, made.figures).encode())
+    absent = [name for name in EXPERIMENTS if _absent(name) is not None]
+    replace(made.page, page(stored, absent, made.figures, out).encode())
     say(console(), f"Claims: {made.page}")
 
 
@@ -228,22 +257,3 @@ def _data(folder: Path | None) -> Iterator[None]:
         os.environ.pop(VARIABLE, None)
         if before is not None:
             os.environ[VARIABLE] = before
-
-
-def _command(experiment: Experiment, optimizers: Sequence[str], budget: Budget, out: Path) -> str:
-    """What does the same again."""
-    options = {
-        "--data": data_root(),
-        "--out": out,
-        "--protocol": budget.protocol,
-        "--epochs": budget.epochs,
-        "--seeds": budget.seeds,
-        "--tune": budget.tune if budget.protocol == "tuned" else None,
-        "--optimizers": ",".join(optimizers),
-        "--weight-decay": f"{budget.weight_decay:g}" if budget.weight_decay else None,
-        "--device": budget.machine["device"],
-        "--precision": budget.machine["precision"],
-    }
-    flags = [flag for flag, on in (("--quick", budget.quick), ("--grid", budget.grid)) if on]
-    words = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
-    return shlex.join(["adamplus", "reproduce", experiment.name, *words, *flags])

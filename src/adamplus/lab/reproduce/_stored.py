@@ -1,7 +1,8 @@
 """The runs of a reproduction that are stored, by experiment and optimizer."""
 
+import json
 import math
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,10 @@ from .._store import CorruptError, Store
 from ..report._results import Record, read_run
 from ..report._statistics import Summary, summarize
 from ._experiments import EXPERIMENTS, Experiment, Protocol
+from ._official import kept
+
+FOLDER = re.compile(r"(paper|tuned)(?:-decay-(.+?))?(?:-(quick)|-(\d+)-epochs)?")
+"""Names that `folder_of` gives."""
 
 
 @dataclass(frozen=True)
@@ -18,12 +23,13 @@ class Contestant:
     optimizer: str
     label: str
     runs: list[Record]
+    """One a seed, in their order."""
     tried: int
     """Settings that this is the best of."""
 
-    def ended(self, status: str) -> list[Record]:
+    def ended(self, *statuses: str) -> list[Record]:
         """Those that ended so."""
-        return [run for run in self.runs if run.status == status]
+        return [run for run in self.runs if run.status in statuses]
 
     def last(self, column: str) -> Summary:
         """After the last epoch."""
@@ -34,8 +40,17 @@ class Contestant:
         values = []
         for run in self.ended("finished"):
             lines = run.epochs[: max(1, round(part * len(run.epochs)))]
-            values.append(math.fsum(float(line[column]) for line in lines) / len(lines))
+            if all(column in line for line in lines):
+                values.append(math.fsum(float(line[column]) for line in lines) / len(lines))
         return summarize(values)
+
+    def reached(self, column: str, target: float, higher: bool) -> list[dict[str, float]]:
+        """The first epoch of each finished run that is as good as the target, of those that have one."""
+        lines = ([line for line in run.epochs if column in line] for run in self.ended("finished"))
+        good = (
+            [line for line in own if (line[column] >= target if higher else line[column] <= target)] for own in lines
+        )
+        return [own[0] for own in good if own]
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,12 @@ class Stored:
     folder: str
     """That of the protocol and the budget: paper, paper-quick, tuned …"""
     contestants: dict[str, Contestant]
+    trials: int = 0
+    """Of the search, for each optimizer."""
+    data: str = ""
+    """Whether it was the official one."""
+    unreadable: tuple[str, ...] = ()
+    """Folders of runs, and what is wrong with them."""
 
     @property
     def epochs(self) -> int:
@@ -61,37 +82,68 @@ def folder_of(protocol: Protocol, *, quick: bool, epochs: int | None, weight_dec
     return "-".join(parts)
 
 
+def options_of(folder: str) -> list[str]:
+    """Options of the command whose runs are in that folder."""
+    found = FOLDER.fullmatch(folder)
+    assert found is not None
+    protocol, weight_decay, quick, epochs = found.groups()
+    return [
+        *("--protocol", protocol),
+        *(["--weight-decay", weight_decay] if weight_decay else []),
+        *(["--quick"] if quick else []),
+        *(["--epochs", epochs] if epochs else []),
+    ]
+
+
 def folders(out: Path) -> list[str]:
     """Those that are there; the paper's protocol in full is first, there or not."""
     found = sorted(path.parent.name for name in EXPERIMENTS for path in out.glob(f"*/{name}") if path.is_dir())
-    return list(dict.fromkeys(["paper", *(name for name in found if name.startswith(("paper", "tuned")))]))
+    return list(dict.fromkeys(["paper", *filter(FOLDER.fullmatch, found)]))
 
 
 def read(out: Path, folder: str, experiment: Experiment) -> Stored:
-    """The newest run of every optimizer, settings and seed; of several settings, the best."""
-    newest: dict[tuple[str, str], dict[int, Record]] = {}
-    for record in _records(out / folder / experiment.name):
+    """The newest run of every optimizer, settings and seed, whatever version of the code has made it.
+
+    Runs that have ended come before those that have not. Where the paper's settings are several, the best of them
+    count; where a search has been made again and has chosen others, the newer ones.
+    """
+    root = out / folder / experiment.name
+    records, unreadable = _records(root)
+    found: dict[str, dict[str, dict[str, dict[int, Record]]]] = {}
+    trials = 0
+    for record in sorted(records, key=_age):
         spec = record.spec
-        if spec["phase"] == "final" and spec["optimizer"] in experiment.words:
-            runs = newest.setdefault((spec["optimizer"], spec["label"]), {})
-            earlier = runs.get(spec["seed"])
-            if earlier is None or str(earlier.settings["started"]) <= str(record.settings["started"]):
-                runs[spec["seed"]] = record
-    contestants = {}
-    for optimizer in experiment.words:
-        labels = {label: list(runs.values()) for (name, label), runs in newest.items() if name == optimizer}
-        if labels:
-            best = min(labels, key=lambda label, labels=labels: _place(experiment, labels[label]))
-            contestants[optimizer] = Contestant(optimizer, best, labels[best], len(labels))
-    return Stored(experiment, folder, contestants)
-
-
-def _records(root: Path) -> Iterator[Record]:
-    for run in Store(root).runs():
-        try:
-            yield read_run(run, run.folder.relative_to(root).as_posix())
-        except CorruptError:  # which the comparison's own page names
+        if spec["optimizer"] not in experiment.words:
             continue
+        if spec["phase"] == "search":
+            trials = max(trials, spec["trial"])
+            continue
+        made = json.dumps([spec["settings"], spec["epochs"]], sort_keys=True)
+        groups = found.setdefault(spec["optimizer"], {}).setdefault(spec["label"], {})
+        groups[made] = groups.pop(made, {}) | {spec["seed"]: record}  # the newest group is the last
+    contestants = {}
+    for optimizer in filter(found.__contains__, experiment.words):
+        newest = {label: list(groups.values())[-1] for label, groups in found[optimizer].items()}
+        labels = {label: [runs[seed] for seed in sorted(runs)] for label, runs in newest.items()}
+        best = min(labels, key=lambda label, labels=labels: _place(experiment, labels[label]))
+        contestants[optimizer] = Contestant(optimizer, best, labels[best], len(labels))
+    return Stored(experiment, folder, contestants, trials, kept(root), tuple(unreadable))
+
+
+def _age(record: Record) -> tuple[bool, str]:
+    return record.status in ("finished", "diverged"), str(record.settings.get("started", ""))
+
+
+def _records(root: Path) -> tuple[list[Record], list[str]]:
+    """Every run that can be read, and what is wrong with the others."""
+    records, unreadable = [], []
+    for run in Store(root).runs():
+        name = run.folder.relative_to(root).as_posix()
+        try:
+            records.append(read_run(run, name))
+        except CorruptError as error:
+            unreadable.append(f"{name}: {error}")
+    return records, unreadable
 
 
 def _place(experiment: Experiment, runs: list[Record]) -> float:

@@ -69,13 +69,24 @@ def _paths(train: Sequence[Item], test: Sequence[Item], root: Path) -> list[Tens
     try:
         path.parent.mkdir(exist_ok=True)
         with _alone(path):
-            if not path.exists():
-                new = path.with_suffix(".new")
-                torch.save(align(train, test)[0], new)
-                new.replace(path)
-            return torch.load(path, weights_only=True)
+            if (kept := _kept(path, [len(item.features) for item in (*train, *test)])) is not None:
+                return kept
+            made = align(train, test)[0]
+            new = path.with_suffix(".new")
+            torch.save(made, new)
+            new.replace(path)
+            return made
     except OSError:  # data on a disk that is not to be written to
         return align(train, test)[0]
+
+
+def _kept(path: Path, frames: Sequence[int]) -> list[Tensor] | None:
+    """Paths of so many frames; None where there are none, or others: these are made again."""
+    try:
+        found = torch.load(path, weights_only=True)
+        return found if [len(one) for one in found] == list(frames) else None
+    except Exception:  # whatever pickle and zip make of what somebody else has left there
+        return None
 
 
 def _digest(train: Sequence[Item], test: Sequence[Item]) -> str:

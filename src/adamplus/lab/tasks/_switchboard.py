@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from .._errors import InputError
 from ..data import data_root, kaldi
 from ..speech import chunks
 from ._speech import Speech
@@ -36,13 +37,16 @@ class Switchboard(Speech):
 @cache
 def _splits(root: Path, states: int, paper: bool) -> dict[str, Split]:
     found = kaldi.read(root, states)
+    test = _pieces(found.heldout)
+    if (train := found.train[found.train.names[0]].features.shape[1]) != (other := test[0].shape[2]):
+        raise InputError(f"{found.train.folder} has {train} values a frame, and {found.heldout.folder} has {other}")
     if paper:
-        return {"train": _pieces(found.train), "test": _pieces(found.heldout)}
+        return {"train": _pieces(found.train), "test": test}
     held = set(found.train.names[::HELD_OUT])
     train, validation = (
         (found.train[name] for name in found.train.names if (name in held) is is_held) for is_held in (False, True)
     )
-    return {"train": _pieces(train), "validation": _pieces(validation), "test": _pieces(found.heldout)}
+    return {"train": _pieces(train), "validation": _pieces(validation), "test": test}
 
 
 def _pieces(utterances: Iterable[kaldi.Utterance]) -> Split:

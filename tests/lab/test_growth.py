@@ -1,0 +1,107 @@
+"""Where Σ‖z‖ flattens, on curves that are known."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from stores import add_run
+
+from adamplus.lab.reproduce import EXPERIMENTS
+from adamplus.lab.reproduce._growth import Growth, growth
+from adamplus.lab.reproduce._judge import FarFromIdeal, Flattens
+from adamplus.lab.reproduce._stored import Stored, read
+
+PARTS = np.arange(1, 351) / 350
+NOISE = np.random.default_rng(0).standard_normal(350)
+
+
+def found(curve: Callable[[Any], Any]) -> Growth:
+    made = growth(lines(curve(PARTS)))
+    assert made is not None
+    return made
+
+
+def lines(totals: Any) -> list[dict[str, Any]]:
+    """Epochs of 10 steps, with an accuracy that rises."""
+    parts = np.arange(1, len(totals) + 1) / len(totals)
+    return [
+        {"epoch": i, "step": 10 * i, "norm_sum": float(total), "running_accuracy": part, "test_accuracy": part}
+        for i, (total, part) in enumerate(zip(totals, parts.tolist(), strict=True), 1)
+    ]
+
+
+def broken(knee: float, slope: float) -> Callable[[Any], Any]:
+    return lambda t: np.where(t <= knee, t, knee + slope * (t - knee))
+
+
+def stored(root: Path, totals: Any) -> Stored:
+    about = {"metric": "accuracy", "better": "higher"}
+    run = add_run(root / "paper" / "cifar10", "adam-plus:lr=0.1", [0.0], about=about, epochs=len(totals), status=None)
+    (run.folder / "metrics.jsonl").unlink()
+    for line in lines(totals):
+        run.append(line)
+    run.finish({"status": "finished", "reason": None, "seconds": 1.0})
+    return read(root, "paper", EXPERIMENTS["cifar10"])
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+@pytest.mark.parametrize(("knee", "slope"), [(0.44, 0.05), (0.80, 0.05), (0.44, 0.60), (0.1, 0.2)])
+def test_a_knee_is_found_where_it_is(knee: float, slope: float, noise: float):
+    one = found(lambda t: broken(knee, slope)(t) + noise * NOISE)
+    assert one.part == pytest.approx(knee, abs=0.003 if noise == 0 else 0.03)  # an epoch is 0.003
+    assert one.slowed == pytest.approx(slope, abs=0.03)
+    assert one.flattens == (slope <= 0.25)
+    assert one.before == pytest.approx(1 / 3500, rel=0.05)  # an iteration, of 3,500
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+@pytest.mark.parametrize("curve", [lambda t: t, lambda t: t**2, np.sqrt, lambda t: t**0.7])
+def test_curves_without_a_knee_have_no_plateau_wherever_the_line_breaks(curve: Callable[[Any], Any], noise: float):
+    assert not found(lambda t: curve(t) + noise * NOISE).flattens
+
+
+@pytest.mark.parametrize("sharpness", [8, 15, 40])
+def test_what_flattens_gradually_flattens_where_it_bends_most(sharpness: float):
+    """Growth falls from 1 to 0.05 around 0.44 of the run, over a tenth of it or a third."""
+    one = found(lambda t: np.cumsum(0.05 + 0.95 / (1 + np.exp(sharpness * (t - 0.44)))))
+    assert one.part == pytest.approx(0.44, abs=0.03)
+    assert one.flattens
+
+
+def test_an_exponential_approach_flattens_early():
+    one = found(lambda t: 1 - np.exp(-8 * t))
+    assert one.flattens
+    assert 0.1 < one.part < 0.35
+
+
+def test_growth_as_a_power_of_the_iterations_is_measured():
+    one = found(lambda t: t**0.7)
+    assert (one.exponent, one.later) == (pytest.approx(0.7), pytest.approx(0.7))
+
+
+def test_five_epochs_are_too_few():
+    assert growth([{"step": i, "norm_sum": 1.0} for i in range(1, 6)]) is None
+    assert growth([{"step": i, "norm_sum": 1.0} for i in range(1, 7)]) is not None
+
+
+@pytest.mark.parametrize(
+    ("knee", "slope", "flat", "place"),
+    [
+        (0.44, 0.05, "reproduced", "reproduced"),
+        (0.80, 0.05, "reproduced", "not reproduced"),
+        (0.44, 0.60, "not reproduced", "not reproduced"),  # no plateau is no plateau at epoch 154
+    ],
+)
+def test_both_claims_follow_from_the_line(knee: float, slope: float, flat: str, place: str, tmp_path: Path):
+    runs = stored(tmp_path, broken(knee, slope)(PARTS))
+    verdicts = [Flattens(where).judge(runs) for where in (False, True)]
+    assert [verdict.outcome for verdict in verdicts] == [flat, place]
+    assert verdicts[0].measured.startswith("flattens at" if slope < 0.25 else "no plateau")
+
+
+def test_far_from_ideal_is_a_point_below_the_end_at_epoch_154(tmp_path: Path):
+    verdict = FarFromIdeal().judge(stored(tmp_path, PARTS))
+    assert verdict.outcome == "reproduced"
+    assert "0.4400 after epoch 154, 1.000 at the end" in verdict.measured
