@@ -151,11 +151,17 @@ class TestData:
         with pytest.raises(InputError, match=r"train has 146 values a frame, and .*heldout has 149"):
             task_of("swb300").data()
 
-    def test_an_edited_base_class_is_another_task(self, monkeypatch: pytest.MonkeyPatch):
-        before = tasks.find("cifar10")[1]
-        monkeypatch.setattr(tasks, "digest", lambda path: "other" if path.name == "_images.py" else "same")
-        assert tasks.find("cifar10")[1] not in (before, "same")
-        assert tasks.find("cifar10")[1] != tasks.find("wikitext2")[1]
+    @pytest.mark.parametrize(
+        ("edited", "also"), [("_images.py", False), ("_paper.py", True), ("cifar.py", True), ("_aligner.py", True)]
+    )
+    def test_an_edited_base_class_or_reader_is_another_task(
+        self, edited: str, also: bool, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(tasks, "digest", lambda path: "same")
+        before = {name: tasks.find(name)[1] for name in ("cifar10", "wikitext2", "wikitext2-gpt", "digits")}
+        monkeypatch.setattr(tasks, "digest", lambda path: "other" if path.name == edited else "same")
+        changed = {name for name, digest in before.items() if tasks.find(name)[1] != digest}
+        assert changed == {"cifar10", *(("wikitext2", "wikitext2-gpt") if also else ())}
 
     def test_another_root_is_other_data(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         write_cifar(tmp_path, rows=2)

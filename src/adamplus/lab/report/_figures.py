@@ -56,8 +56,8 @@ def _stems(results: Results) -> list[str]:
 def save(figure: "Figure", stem: Path) -> list[Path]:
     """As PNG and PDF; their paths."""
     paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "pdf")]
-    for path in paths:
-        figure.savefig(path, dpi=200)
+    for path in paths:  # without the time in them, so that the same figure is the same file
+        figure.savefig(path, dpi=200, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
     return paths
 
 

@@ -23,6 +23,8 @@ TASKS = {
     for name in (*EMBEDDED, *(f"{name}{ending}" for name in EXPERIMENTS for ending in ("", "-paper")), *BEYOND)
 }
 """All that are known: name and module."""
+SHARED = ("_paper.py", "_perplexity.py", "../data/*.py", "../speech/*.py")
+"""What decides numbers of experiments beside their own files, the models and the loop."""
 
 
 def find(name: str) -> tuple[Task, str]:
@@ -33,13 +35,15 @@ def find(name: str) -> tuple[Task, str]:
         hint = "; a file of your own ends in .py" if "/" in name else ""
         raise InputError(f"unknown task {name!r}: {nearest(name, TASKS)}{hint}")
     task = _task_of(importlib.import_module(TASKS[name]), name)
-    return task, _digest(type(task))
+    return task, _digest(type(task), () if name in EMBEDDED else SHARED)
 
 
-def _digest(kind: type[Task]) -> str:
-    """Of the file that a registered task is in, with those of the classes that it is made from."""
+def _digest(kind: type[Task], shared: tuple[str, ...]) -> str:
+    """Of the file that a registered task is in, of those of the classes that it is made from, and of shared ones."""
     kinds = [one for one in kind.__mro__ if issubclass(one, Task) and one is not Task]
-    digests = [digest(Path(inspect.getfile(one))) for one in kinds]
+    files = [Path(inspect.getfile(one)) for one in kinds]
+    files += [path for pattern in shared for path in sorted(Path(__file__).parent.glob(pattern))]
+    digests = [digest(path) for path in files]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..report._charts import COLOURS, style
-from ..report._figures import STROKES, STYLE
+from ..report._figures import STROKES, STYLE, save
 from ._points import PROBLEMS
 from ._report import Report
 from ._tables import problems
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, FigureBase
+    from matplotlib.figure import FigureBase
 
 GUIDE = "#9a9a9a"
 
@@ -41,7 +41,7 @@ def draw_rates(found: Report, folder: Path) -> list[Path]:
         panels[0].set_ylabel("gradient evaluations until E‖∇F‖ ≤ ε")
         _legend(above, names)
         _slopes(below.subplots(), found, names)
-        return save_figure(figure, folder / found["kind"])
+        return save(figure, folder / found["kind"])
 
 
 def _slopes(axes: "Axes", found: Report, names: list[str]) -> None:
@@ -76,14 +76,6 @@ def tidy(axes: "Axes", title: str) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(title, fontsize=9)
-
-
-def save_figure(figure: "Figure", stem: Path) -> list[Path]:
-    """As PNG and PDF."""
-    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "pdf")]
-    for path in paths:
-        figure.savefig(path, dpi=180)
-    return paths
 
 
 def _line(axes: "Axes", row: dict[str, Any], number: int) -> None:

@@ -13,8 +13,8 @@ import torch
 
 from .._certificate import certificate
 from .._errors import InputError
-from ..report._figures import STYLE
-from ._figures import save_figure, tidy
+from ..report._figures import STYLE, save
+from ._figures import tidy
 from ._report import Report
 from ._variance import WAYS, Series, on_digits, on_double_well
 
@@ -179,7 +179,7 @@ def draw(found: Report, folder: Path) -> list[Path]:
         panels[1][0].set_ylabel("z's as a part of g's")
         handles, labels = panels[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-        return save_figure(figure, folder / "variance")
+        return save(figure, folder / "variance")
 
 
 def _ratio(axes: Any, series: dict[str, Any], colour: str, stroke: Any) -> None:
