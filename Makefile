@@ -10,8 +10,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 demo: $(READY)
 	$(BIN)/adamplus compare --tune 5 --seeds 3 --out runs/demo
 
+# Coverage is of the optimizers, by their own tests: it would slow the others down by a third.
 test: lint
-	$(PYTEST) -n auto -m "not slow" --cov --cov-report=term
+	$(PYTEST) -n auto --dist worksteal -m "not slow" --cov --cov-report=term tests/optim
+	$(PYTEST) -n auto --dist worksteal -m "not slow" --ignore=tests/optim
 
 test-all: lint
 	$(PYTEST) -n auto --hypothesis-profile=thorough

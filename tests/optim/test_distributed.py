@@ -39,7 +39,8 @@ def one_rank():
 @pytest.mark.parametrize("processes", [2, FOUR])
 @pytest.mark.parametrize(
     "splits",
-    ["every_split_is_one_process", "several_meshes_and_scopes hand_made_partitions meshes_of_some_ranks", "compiled",
+    ["every_split_is_one_process", "several_meshes_and_scopes hand_made_partitions meshes_of_some_ranks",
+     pytest.param("compiled", marks=pytest.mark.slow),
      "zero_redundancy one_small_message rounding_at_random",
      "gradients_on_some_ranks a_warm_up_from_nothing replicas_of_a_tensor_parallel_model "
      "fused_before_anything_global_has_state nobody_has_gradients flat_parameters"],

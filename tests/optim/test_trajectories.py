@@ -93,7 +93,7 @@ def test_lr_and_beta_may_be_tensors(kinds: tuple[str, str]):
     assert difference(values(fast), values(reference)) <= 1e-12
 
 
-@pytest.mark.parametrize("execution", ["plain", "foreach"])
+@pytest.mark.parametrize("execution", [pytest.param("plain", marks=pytest.mark.slow), "foreach"])
 def test_undoing_the_offset_does_not_drift_in_float32(execution: str):
     """20,000 noisy steps on a 200-dimensional quadratic of condition number 1,000: ≤ 1e-5 from a stored w."""
     curvature = torch.logspace(-3, 0, 200)
