@@ -13,7 +13,7 @@ from adamplus.lab._learner import Learner
 from adamplus.lab._spec import Spec
 from adamplus.lab.models import GPT, LanguageModel
 from adamplus.lab.optimizers import CONTENDERS, UnavailableError
-from adamplus.lab.tasks import Split, Task
+from adamplus.lab.tasks import Moment, Split, Task
 
 ON_GPU = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
 pytestmark = pytest.mark.skipif(not ON_GPU, reason="needs a GPU, and TRITON_INTERPRET=0")
@@ -21,10 +21,14 @@ NAMES = list(CONTENDERS)
 
 
 class Rows(Task):
-    """200 rows in batches of 16, of which the last has 8; nothing in it is random."""
+    """200 rows in batches of 16, of which the last has 8; nothing is random, and the rate falls with every step."""
 
     batch = 16
     train_rows = 0
+    stepwise = True
+
+    def schedule(self, now: Moment) -> dict[str, float]:
+        return {"lr": 1 - now.progress / 2}
 
     def data(self) -> dict[str, Split]:
         generator = torch.Generator().manual_seed(0)

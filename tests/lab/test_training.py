@@ -213,6 +213,20 @@ def test_a_schedule_scales_the_settings_of_the_start():
     assert made.optimizer.param_groups[0]["lr"] == 0.05
 
 
+def test_a_stepwise_schedule_is_asked_before_each_step(monkeypatch: pytest.MonkeyPatch):
+    task, _ = find(TASK)
+    monkeypatch.setattr(task, "stepwise", True)
+    monkeypatch.setattr(task, "schedule", lambda now: {"lr": 1 - now.progress})
+    made, seen = Learner(task, spec("sgd", epochs=2, settings={"lr": 0.5})), []
+    made.optimizer.register_step_pre_hook(lambda optimizer, *_: seen.append(optimizer.param_groups[0]["lr"]))
+    made.prepare()
+    lines = [made.epoch(number, []) for number in range(2)]
+    steps, rows = int(lines[0]["step"]), len(made.data["train"][0])
+    expected = [0.5 * (1 - (epoch + i * task.batch / rows) / 2) for epoch in range(2) for i in range(steps)]
+    assert seen == pytest.approx(expected, rel=1e-12)
+    assert [line["lr"] for line in lines] == pytest.approx([expected[steps - 1], expected[-1]])
+
+
 class Stream(Task):
     """Rows that count upwards, and a model that remembers whether they did."""
 

@@ -157,6 +157,8 @@ class Learner:
         if self.steps == 0 and self.spec.first_batch:
             self.first_step(self.spec.first_batch)
         for start in range(0, len(self.order), self.task.batch):
+            if self.task.stepwise:
+                lr = self.optimizing.set(self.task.schedule(now._replace(part=start / len(self.order))))
             self.step(start)
             self.steps += 1
         running = self.task.summary(self.meter.means())  # the first wait of the epoch

@@ -46,7 +46,8 @@ class Optimizing:
                     group[name].fill_(value)
                 else:
                     group[name] = value
-        return float(self.optimizer.param_groups[0]["lr"])
+        # Not the group's own, which the device may have: to read it would be to wait.
+        return float(self.start[0]["lr"]) * factors.get("lr", 1.0)
 
     def _check(self, name: str) -> None:
         known = {key for contender in optimizers.CONTENDERS.values() for key in contender.names()}

@@ -21,6 +21,13 @@ class Moment(NamedTuple):
     """Its registered name, or the path of its file."""
     history: Sequence[Mapping[str, float]]
     """The metrics of the epochs before."""
+    part: float = 0.0
+    """Of the epoch that lies behind, from 0 to 1; where the schedule is asked for before each step."""
+
+    @property
+    def progress(self) -> float:
+        """The part of the whole run that lies behind, from 0 to 1."""
+        return (self.epoch + self.part) / self.epochs
 
 
 class Task(ABC):
@@ -36,6 +43,8 @@ class Task(ABC):
     """Of the metric on test data; time is taken until it is reached."""
     ordered: ClassVar[bool] = False
     """Whether rows are visited in their order (a stream of text), not in a new one each epoch."""
+    stepwise: ClassVar[bool] = False
+    """Whether the schedule is asked for before each step (a warm-up, a cosine), not before each epoch."""
     clip: ClassVar[float | None] = None
     """The largest norm of a gradient; larger ones are shortened to it."""
     train_rows: ClassVar[int | None] = None
@@ -74,7 +83,7 @@ class Task(ABC):
         return x
 
     def schedule(self, now: Moment) -> dict[str, float]:
-        """By which factors of their first values settings are changed for the coming epoch, as {"lr": 0.1}."""
+        """By which factors of their first values settings are changed for the coming epoch or step, as {"lr": 0.1}."""
         return {}
 
     def begin(self, model: nn.Module) -> None:  # noqa: B027 - most need nothing

@@ -12,16 +12,18 @@ from ._perplexity import with_perplexity
 from ._task import Moment, Split, Task
 
 LENGTH = 256
+WARM_UP = 1 / 12
 
 
 class Wikitext2GPT(Task):
-    """WikiText-2, GPT of 6 layers, 384 wide (tied, dropout 0.1); 34 windows of 256 words a step; cosine schedule."""
+    """WikiText-2, GPT of 6 layers, 384 wide (tied, dropout 0.1); 34 windows of 256 a step; warm-up and cosine."""
 
     epochs = 5
     batch = 34  # of 8,158 windows: 240 steps an epoch
     metric = "perplexity"
     better = "lower"
     train_rows = 0
+    stepwise = True
 
     def data(self) -> dict[str, Split]:
         """Windows of the three texts; the last words of a text that fill no window are left."""
@@ -40,8 +42,10 @@ class Wikitext2GPT(Task):
         return with_perplexity(means)
 
     def schedule(self, now: Moment) -> dict[str, float]:
-        """Half a cosine, by the middle of each epoch; the same for everybody."""
-        return {"lr": (1 + math.cos(math.pi * (now.epoch + 0.5) / now.epochs)) / 2}
+        """Linearly up over the first twelfth (100 steps), and down by half a cosine; the same for everybody."""
+        if now.progress < WARM_UP:
+            return {"lr": max(now.progress, 0.001) / WARM_UP}  # 0 would be a step to nowhere
+        return {"lr": (1 + math.cos(math.pi * (now.progress - WARM_UP) / (1 - WARM_UP))) / 2}
 
 
 @cache
