@@ -1,5 +1,6 @@
 """The paper's experiments as tasks: their data and their schedules."""
 
+import itertools
 import math
 from contextlib import nullcontext
 from pathlib import Path
@@ -158,10 +159,12 @@ class TestData:
         self, edited: str, also: bool, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(tasks, "digest", lambda path: "same")
-        before = {name: tasks.find(name)[1] for name in ("cifar10", "wikitext2", "wikitext2-gpt", "digits")}
+        before = {name: tasks.find(name)[1] for name in ("cifar10", "wikitext2", "wikitext2-gpt", "pydoc")}
         monkeypatch.setattr(tasks, "digest", lambda path: "other" if path.name == edited else "same")
         changed = {name for name, digest in before.items() if tasks.find(name)[1] != digest}
         assert changed == {"cifar10", *(("wikitext2", "wikitext2-gpt") if also else ())}
+        monkeypatch.setattr(tasks, "digest", lambda path: "other" if path.name == "_perplexity.py" else "same")
+        assert all(tasks.find(name)[1] != digest for name, digest in before.items())
 
     def test_another_root_is_other_data(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         write_cifar(tmp_path, rows=2)
@@ -170,6 +173,19 @@ class TestData:
 
 
 class TestSchedules:
+    def test_the_small_gpt_warms_up_for_a_hundred_steps_of_1200_and_follows_a_cosine(self):
+        task = task_of("wikitext2-gpt")
+        assert task.stepwise
+        rates = [
+            task.schedule(Moment(epoch, 5, "adamw", (), step / 240))["lr"] for epoch in range(5) for step in range(240)
+        ]
+        assert 0 < rates[0] < 0.02
+        assert all(a < b for a, b in itertools.pairwise(rates[:101]))
+        assert rates[100] == pytest.approx(1.0)
+        assert all(a > b for a, b in itertools.pairwise(rates[100:]))
+        assert rates[650] == pytest.approx(0.5)
+        assert 0 < rates[-1] < 1e-4
+
     @pytest.mark.parametrize(("epochs", "first", "second"), [(350, 150, 250), (35, 15, 25), (70, 30, 50), (7, 3, 5)])
     def test_images_drop_at_the_same_parts_of_any_run(self, epochs: int, first: int, second: int):
         assert [drops(epoch, epochs) for epoch in range(epochs)] == [

@@ -143,6 +143,7 @@ def test_what_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch):
         ("adam:lr=1e-3;betas=0.8,0.9", "adam", {"lr": 1e-3, "betas": (0.8, 0.9)}),
         ("sgd: lr = 1 ; nesterov=False;", "sgd", {"lr": 1, "nesterov": False}),
         ("adam-plus:norm_scope=tensor", "adam-plus", {"norm_scope": "tensor"}),
+        ("adam-plus:norm_scope='group'", "adam-plus", {"norm_scope": "group"}),
         ("nigt:weight_decay=1e-4", "nigt", {"weight_decay": 1e-4}),
         ("adam:foreach=None", "adam", {"foreach": None}),
     ],
@@ -195,6 +196,20 @@ def test_a_range_is_even_in_the_logarithm_and_what_is_printed_is_what_is_run():
     assert factors == pytest.approx([300**0.1] * 10, rel=1e-2)  # of three digits
     assert (values[0], values[-1]) == (space.low, space.high)
     assert str(space) == "log-uniform, 0.0001 to 0.03"
+
+
+def test_words_are_known_of_a_file_whose_types_are_text(tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from __future__ import annotations\nfrom typing import Literal\nimport torch\n"
+        "from adamplus.lab.optimizers import Contender, LogUniform\n"
+        "def build(params, lr: float = 1.0, mode: Literal['a', 'b'] | None = None):\n"
+        "    return torch.optim.SGD(params, lr)\n"
+        "contender = Contender('mine', build, {'lr': LogUniform(0.01, 3)})\n"
+    )
+    assert optimizers.parse(f"{file}:mode=b") == (str(file), {"mode": "b"})
+    with pytest.raises(InputError, match="the value is none of a, b"):
+        optimizers.parse(f"{file}:mode=c")
 
 
 def test_an_optimizer_is_found_in_a_file(tmp_path: Path):

@@ -213,6 +213,20 @@ def test_a_schedule_scales_the_settings_of_the_start():
     assert made.optimizer.param_groups[0]["lr"] == 0.05
 
 
+def test_a_setting_that_a_schedule_names_no_more_goes_back_also_after_a_resumption(monkeypatch: pytest.MonkeyPatch):
+    task, _ = find(TASK)
+    monkeypatch.setattr(task, "schedule", lambda now: {"lr": 0.1} if now.epoch < 2 else {})
+    whole, first, again = (Learner(task, spec("msgd", settings={"lr": 0.5})) for _ in range(3))
+    for made in (whole, first):
+        made.prepare()
+        for number in range(2):
+            made.epoch(number, [])
+    again.load(first.state())
+    again.prepare()
+    assert without_times([again.epoch(2, [])]) == without_times([whole.epoch(2, [])])
+    assert again.optimizer.param_groups[0]["lr"] == whole.optimizer.param_groups[0]["lr"] == 0.5
+
+
 def test_a_stepwise_schedule_is_asked_before_each_step(monkeypatch: pytest.MonkeyPatch):
     task, _ = find(TASK)
     monkeypatch.setattr(task, "stepwise", True)

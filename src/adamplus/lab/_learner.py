@@ -181,7 +181,7 @@ class Learner:
         """What a checkpoint holds, between two epochs."""
         return {
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizing": self.optimizing.state(),
             "steps": self.steps,
             "seconds": self.seconds,
         }
@@ -189,7 +189,7 @@ class Learner:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.model.load_state_dict(state["model"])
-        self.optimizing.load(state["optimizer"])
+        self.optimizing.load(state["optimizing"])
         self.steps, self.seconds = state["steps"], state["seconds"]
 
 

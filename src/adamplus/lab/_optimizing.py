@@ -1,4 +1,4 @@
-"""A run's optimizer, and its settings from epoch to epoch."""
+"""A run's optimizer, and its settings from epoch to epoch, or from step to step."""
 
 from typing import Any, cast
 
@@ -36,7 +36,7 @@ class Optimizing:
 
     def set(self, factors: dict[str, float]) -> float:
         """Have settings of the start, times factors, which are 1 where none is given; the learning rate now."""
-        for name in factors:
+        for name in factors.keys() - self.changed:
             self._check(name)
         self.changed |= factors.keys()
         for group, start in zip(self.optimizer.param_groups, self.start, strict=True):
@@ -65,7 +65,12 @@ class Optimizing:
         stats = cast("Any", self.optimizer).stats()
         return {"norm": stats.norm, "eta": stats.eta, "norm_sum": stats.norm_sum}
 
+    def state(self) -> dict[str, Any]:
+        """The optimizer's own, and which settings a schedule has changed: one that it names no more goes back."""
+        return {"optimizer": self.optimizer.state_dict(), "changed": sorted(self.changed)}
+
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from the state_dict of a checkpoint."""
-        self.optimizer.load_state_dict(state)
+        """Go on from a checkpoint."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.changed = set(state["changed"])
         self._make_tensors()

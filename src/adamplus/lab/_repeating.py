@@ -1,13 +1,26 @@
-"""Runs on CUDA that repeat, bit for bit."""
+"""What it takes that runs repeat, bit for bit."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums depend on the number of threads; numbers must not, on how many a machine has."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def repeat_bits() -> None:
-    """Have this process use no kernel that adds in an order which the next run may not have.
+    """On CUDA, have this process use no kernel that adds in an order which the next run may not have.
 
     cuDNN chooses by rule and not by timing; gradients of embeddings are summed in an order; cuBLAS has the workspace
     that recurrent layers need to repeat, unless a product was computed before. What has no such kernel warns.

@@ -67,8 +67,8 @@ def try_out(contender: Contender, given: dict[str, Any], text: str) -> None:
 
 def _value(key: str, value: str, words: tuple[str, ...], text: str) -> Any:
     """A number, True, False, None, a tuple of numbers, or one of the words that the setting can be."""
-    if value in words:
-        return value
+    if (word := value.strip("\"'")) in words:
+        return word
     try:
         parsed = ast.literal_eval(value)
     except (ValueError, SyntaxError):

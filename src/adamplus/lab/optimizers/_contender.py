@@ -50,15 +50,24 @@ class Contender:
 
     def words(self, name: str) -> tuple[str, ...]:
         """What a setting can be that is a word and no number, as its type tells: `norm_scope`, for one."""
-        return tuple(word for word in get_args(self._kinds()[name]) if isinstance(word, str))
+        kind = self._kinds()[name]
+        return tuple(word for one in (kind, *get_args(kind)) for word in get_args(one) if isinstance(word, str))
 
     def _kinds(self) -> dict[str, Any]:
         """Of what type each setting is said to be."""
         found: dict[str, Any] = {}
-        for parameter in inspect.signature(self.build).parameters.values():
+        for parameter in _signature(self.build).parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:  # their names, where Unpack[a TypedDict] tells them
                 for named in get_args(parameter.annotation):
                     found |= get_type_hints(named)
             elif parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
                 found[parameter.name] = parameter.annotation
         return {name: kind for name, kind in found.items() if name != "params"}
+
+
+def _signature(build: Callable[..., Optimizer]) -> inspect.Signature:
+    """With types as types, where the file that has it writes them as text."""
+    try:
+        return inspect.signature(build, eval_str=True)
+    except NameError:  # of a type that is there for a type checker alone
+        return inspect.signature(build)

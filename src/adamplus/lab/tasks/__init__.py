@@ -23,7 +23,8 @@ TASKS = {
     for name in (*EMBEDDED, *(f"{name}{ending}" for name in EXPERIMENTS for ending in ("", "-paper")), *BEYOND)
 }
 """All that are known: name and module."""
-SHARED = ("_paper.py", "_perplexity.py", "../data/*.py", "../speech/*.py")
+READERS = ("cifar", "_batches", "_pickles", "wikitext", "_text", "an4", "kaldi")
+SHARED = ("_paper.py", "_perplexity.py", *(f"../data/{name}.py" for name in READERS), "../speech/*.py")
 """What decides numbers of experiments beside their own files, the models and the loop."""
 
 
@@ -35,7 +36,7 @@ def find(name: str) -> tuple[Task, str]:
         hint = "; a file of your own ends in .py" if "/" in name else ""
         raise InputError(f"unknown task {name!r}: {nearest(name, TASKS)}{hint}")
     task = _task_of(importlib.import_module(TASKS[name]), name)
-    return task, _digest(type(task), () if name in EMBEDDED else SHARED)
+    return task, _digest(type(task), ("_perplexity.py",) if name in EMBEDDED else SHARED)
 
 
 def _digest(kind: type[Task], shared: tuple[str, ...]) -> str:

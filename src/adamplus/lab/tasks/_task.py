@@ -22,11 +22,11 @@ class Moment(NamedTuple):
     history: Sequence[Mapping[str, float]]
     """The metrics of the epochs before."""
     part: float = 0.0
-    """Of the epoch that lies behind, from 0 to 1; where the schedule is asked for before each step."""
+    """Of the epoch that lies behind, from 0 to below 1; where the schedule is asked for before each step."""
 
     @property
     def progress(self) -> float:
-        """The part of the whole run that lies behind, from 0 to 1."""
+        """The part of the whole run that lies behind, from 0 to below 1."""
         return (self.epoch + self.part) / self.epochs
 
 
@@ -44,7 +44,7 @@ class Task(ABC):
     ordered: ClassVar[bool] = False
     """Whether rows are visited in their order (a stream of text), not in a new one each epoch."""
     stepwise: ClassVar[bool] = False
-    """Whether the schedule is asked for before each step (a warm-up, a cosine), not before each epoch."""
+    """Whether the schedule is asked for before each step (a warm-up, a cosine), not only before each epoch."""
     clip: ClassVar[float | None] = None
     """The largest norm of a gradient; larger ones are shortened to it."""
     train_rows: ClassVar[int | None] = None

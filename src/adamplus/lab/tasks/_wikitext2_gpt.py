@@ -44,7 +44,7 @@ class Wikitext2GPT(Task):
     def schedule(self, now: Moment) -> dict[str, float]:
         """Linearly up over the first twelfth (100 steps), and down by half a cosine; the same for everybody."""
         if now.progress < WARM_UP:
-            return {"lr": max(now.progress, 0.001) / WARM_UP}  # 0 would be a step to nowhere
+            return {"lr": max(now.progress, 0.0005) / WARM_UP}  # 0 would be a step to nowhere
         return {"lr": (1 + math.cos(math.pi * (now.progress - WARM_UP) / (1 - WARM_UP))) / 2}
 
 

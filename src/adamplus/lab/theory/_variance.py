@@ -10,6 +10,7 @@ from adamplus import AdamPlus
 from adamplus.theory import VarianceProbe
 from adamplus.theory.problems import DoubleWell
 
+from .._repeating import one_thread
 from ..tasks._digits import Digits
 from ._rows import AdamPlusRows
 
@@ -47,7 +48,8 @@ def on_double_well(steps: int, runs: int, lr: float, beta: float, extrapolate: b
 
 def on_digits(epochs: int, seeds: int, lr: float, beta: float, extrapolate: bool) -> Series:
     """The network of the task `digits`, batches of 64, ∇F from all 1,197 images."""
-    each = [_train(epochs, seed, lr, beta, extrapolate) for seed in range(1, seeds + 1)]
+    with one_thread():
+        each = [_train(epochs, seed, lr, beta, extrapolate) for seed in range(1, seeds + 1)]
     steps = each[0]["steps"]
     return {
         "steps": steps,
