@@ -36,6 +36,7 @@ def test_figures_and_birth_certificates_are_there(kind: str):
     certificate = measured(kind)["certificate"]
     assert certificate["command"].startswith(f"adamplus theory {kind}")
     assert {"hardware", "versions", "started", "git"} <= set(certificate)
+    assert certificate["git"]["dirty"] is False
 
 
 def test_every_row_of_table_1_was_measured_on_both_problems():
