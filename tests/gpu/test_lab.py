@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from adamplus.lab._files import own_digest
 from adamplus.lab._learner import Learner
 from adamplus.lab._spec import Spec
-from adamplus.lab.models import GPT, LanguageModel
+from adamplus.lab.models import GPT, LanguageModel, forget
 from adamplus.lab.optimizers import CONTENDERS, UnavailableError
 from adamplus.lab.tasks import Moment, Split, Task
 
@@ -71,9 +71,7 @@ class Recurrent(Text):
         return LanguageModel(50, streams=4, width=32)
 
     def begin(self, model: nn.Module) -> None:
-        for module in model.modules():
-            if isinstance(module, LanguageModel):
-                module.forget()
+        forget(model)
 
 
 class Attentive(Text):

@@ -199,12 +199,12 @@ class TestPydoc:
         x, y = task.data()["train"]
         model = task.model()
         assert isinstance(model, pydoc.Model)
-        places = model.hidden.data_ptr(), model.cell.data_ptr()
+        places = model.lstm.hidden.data_ptr(), model.lstm.cell.data_ptr()
         for i in range(3):
             task.loss(model(x[i : i + 1]), y[i : i + 1]).backward()  # of the last window alone, or it would raise
-        assert (model.hidden.data_ptr(), model.cell.data_ptr()) == places
-        assert not model.hidden.requires_grad
-        assert "hidden" not in model.state_dict()
+        assert (model.lstm.hidden.data_ptr(), model.lstm.cell.data_ptr()) == places
+        assert not model.lstm.hidden.requires_grad
+        assert not any("hidden" in name for name in model.state_dict())
 
     def test_models_within_others_forget_too(self):
         task = task_of("pydoc")
@@ -213,9 +213,9 @@ class TestPydoc:
         outer = nn.Sequential(inner)
         outer(x[:1])
         assert isinstance(inner, pydoc.Model)
-        assert inner.cell.abs().max() > 0
+        assert inner.lstm.cell.abs().max() > 0
         task.begin(outer)
-        assert inner.cell.abs().max() == inner.hidden.abs().max() == 0
+        assert inner.lstm.cell.abs().max() == inner.lstm.hidden.abs().max() == 0
 
     @pytest.mark.parametrize("loss", [0.0, 4.2, 2000.0, math.inf])
     def test_perplexity_is_the_exponential_of_the_loss(self, loss: float):

@@ -172,3 +172,11 @@ def test_the_stretch_over_which_the_noise_of_g_is_level_ends_where_it_falls_for_
     series = {"steps": [0, 3, 9, 27, 81], "g_error2": [1.0, 0.9, 2.0, 0.5, 0.1]}
     assert level(series) == 9  # the dip at step 3 is none
     assert level({**series, "g_error2": [1.0, 1.1, 1.0, 0.9, 1.0]}) == 81
+
+
+def test_a_samples_gradient_on_the_valley_is_that_of_its_value():
+    problem, generator = Valley(0.1, dim=5, sigma=0.7), torch.Generator().manual_seed(0)
+    w = torch.randn(8, 5, dtype=torch.float64, generator=generator).requires_grad_()
+    for sample in (None, problem.draw(8, 3, generator)):
+        (slope,) = torch.autograd.grad(problem.value(w, sample).sum(), w)
+        torch.testing.assert_close(problem.gradient(w.detach(), sample), slope)

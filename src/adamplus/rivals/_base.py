@@ -1,6 +1,7 @@
 """What the rivals share: settings that are checked, a count of steps, and norms over everything or over each run."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -46,7 +47,7 @@ class Recipe(NamedTuple):
     """How many samples a step averages: of a restart first; of level l, where a method has levels, at place l."""
 
 
-class Rival(Optimizer):
+class Rival(Optimizer, ABC):
     """A torch.optim optimizer whose norms, where it has any, are over all parameters together.
 
     With norm_scope="row" the parameters hold many runs at once: row i of every parameter belongs to run i, norms are
@@ -103,9 +104,9 @@ class Rival(Optimizer):
         self._count()
         return loss
 
+    @abstractmethod
     def _take(self) -> None:
         """Move the parameters by the gradients that they have."""
-        raise NotImplementedError
 
     def _count(self) -> None:
         for group in self.param_groups:

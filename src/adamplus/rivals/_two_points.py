@@ -1,5 +1,6 @@
 """Estimates of the gradient that compare one sample at two points: what SPIDER, STORM, Prox-SARAH and SNVRG share."""
 
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -47,13 +48,13 @@ class TwoPoints(Rival):
         self._count()
         return loss
 
+    @abstractmethod
     def _other_points(self, moving: list[Tensor]) -> dict[Tensor, Tensor]:
         """The points to compare with, of those parameters that have one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _estimate(self, here: Gradients, there: Gradients) -> None:
         """Make the estimate from the gradients at both points; what is not in `there` starts anew."""
-        raise NotImplementedError
 
     def _evaluate(self, closure: Closure) -> tuple[Any, Gradients]:
         self.zero_grad(set_to_none=True)

@@ -2,9 +2,9 @@
 
 from .acoustic import AcousticModel
 from .language import LanguageModel
-from .recurrent import StackedLSTM
+from .recurrent import StackedLSTM, forget
 from .resnet import ResNet18
 from .transformer import GPT
 from .vgg import VGG19
 
-__all__ = ["GPT", "VGG19", "AcousticModel", "LanguageModel", "ResNet18", "StackedLSTM"]
+__all__ = ["GPT", "VGG19", "AcousticModel", "LanguageModel", "ResNet18", "StackedLSTM", "forget"]

@@ -1,6 +1,5 @@
 """A recurrent language model: words to vectors, LSTM layers, and back to words."""
 
-import torch
 from torch import Tensor, nn
 
 from .recurrent import StackedLSTM
@@ -9,13 +8,10 @@ from .recurrent import StackedLSTM
 class LanguageModel(nn.Module):
     """Which word is next, in several streams of text at once.
 
-    What the layers remember is kept over calls, so the windows of a text have to come in their order. With 33,278
+    The layers remember the window before, so the windows of a text have to come in their order. With 33,278
     words and 650 for both widths: 50,065,078 parameters, or 28,434,378 where the vectors of words are the output's
     weights, too (`tied`).
     """
-
-    hidden: Tensor
-    cell: Tensor
 
     def __init__(
         self,
@@ -30,30 +26,18 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.embedding: nn.Embedding = nn.Embedding(words, width)
         self.dropout: nn.Module = nn.Dropout(dropout)
-        self.lstm: StackedLSTM = StackedLSTM(width, width, layers, dropout)
+        self.lstm: StackedLSTM = StackedLSTM(width, width, layers, streams, dropout)
         self.output: nn.Linear = nn.Linear(width, words)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # as language models of this kind have it since Zaremba 2014
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
         nn.init.zeros_(self.output.bias)
         if tied:
             self.output.weight = self.embedding.weight
-        for name in ("hidden", "cell"):
-            self.register_buffer(name, torch.zeros(layers, streams, width), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """From words [windows, streams, length] to the scores of what is next, with one dimension more."""
         windows, streams, length = x.shape
         in_time = x.transpose(0, 1).reshape(streams, windows * length)
-        # copies: the backward pass needs what the layers began with, which is overwritten below
-        memory = (self.hidden.clone(), self.cell.clone())
-        outputs, (hidden, cell) = self.lstm(self.dropout(self.embedding(in_time)), memory)
-        # in place, so that a captured graph finds them where it has left them
-        self.hidden.copy_(hidden.detach())
-        self.cell.copy_(cell.detach())
+        outputs = self.lstm(self.dropout(self.embedding(in_time)))
         scores = self.output(self.dropout(outputs))
         return scores.unflatten(1, (windows, length)).transpose(0, 1)
-
-    def forget(self) -> None:
-        """Start a new text."""
-        self.hidden.zero_()
-        self.cell.zero_()

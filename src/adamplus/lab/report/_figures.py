@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +32,8 @@ STYLE: dict[Any, Any] = {"font.family": "serif", "mathtext.fontset": "dejavuseri
 
 def figures(results: Results, tables: list[list[Row]], folder: Path) -> list[Path]:
     """Draw each task's curves, and its learning rates where some were searched; the files' paths."""
-    try:
-        from matplotlib import rc_context
-    except ModuleNotFoundError as error:
-        raise InputError(f"figures need {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
-    folder.mkdir(parents=True, exist_ok=True)
     made: list[Path] = []
-    with rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name's; it is drawn as a box
+    with drawing(folder):
         for stem, task, table in zip(_stems(results), results.tasks, tables, strict=True):
             if any(run.epochs for runs in task.finals.values() for run in runs):
                 made += save(_curves(results, task), folder / f"{stem}-curves")
@@ -47,17 +42,30 @@ def figures(results: Results, tables: list[list[Row]], folder: Path) -> list[Pat
     return made
 
 
+@contextmanager
+def drawing(folder: Path) -> Iterator[None]:
+    """Draw figures of one style into a folder, which is made."""
+    try:
+        from matplotlib import rc_context
+    except ModuleNotFoundError as error:
+        raise InputError(f"figures need {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    with rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name's; it is drawn as a box
+        yield
+
+
 def _stems(results: Results) -> list[str]:
     """A file name a task; two that differ only in signs that files do not have get numbers."""
     stems = [plain(task.name) for task in results.tasks]
     return [stem if stems.count(stem) == 1 else f"{stem}-{i}" for i, stem in enumerate(stems, 1)]
 
 
-def save(figure: "Figure", stem: Path) -> list[Path]:
+def save(figure: "Figure", stem: Path, dpi: int = 200) -> list[Path]:
     """As PNG and PDF; their paths."""
     paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "pdf")]
     for path in paths:  # without the time in them, so that the same figure is the same file
-        figure.savefig(path, dpi=200, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
+        figure.savefig(path, dpi=dpi, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
     return paths
 
 

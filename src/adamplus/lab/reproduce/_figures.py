@@ -1,13 +1,11 @@
 """The paper's figures, from stored runs: training and test beside each other, and Σ‖z‖ of the two image models."""
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._errors import InputError
 from ..report._charts import curves, style
-from ..report._figures import STYLE, draw_curve, draw_legend, new_figure, save
+from ..report._figures import draw_curve, draw_legend, drawing, new_figure, save
 from ..report._results import Record
 from ._experiments import GROWTH, NAMES
 from ._growth import growth
@@ -19,14 +17,8 @@ if TYPE_CHECKING:
 
 def figures(stored: Sequence[Stored], folder: Path) -> list[Path]:
     """One for every experiment with runs that ended, and one of Σ‖z‖ of those that have it; the files' paths."""
-    try:
-        from matplotlib import rc_context
-    except ModuleNotFoundError as error:
-        raise InputError(f"figures need {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
-    folder.mkdir(parents=True, exist_ok=True)
     made: list[Path] = []
-    with rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from")
+    with drawing(folder):
         for one in stored:
             if any(map(_shown, one.contestants.values())):
                 made += _experiment(one, folder)

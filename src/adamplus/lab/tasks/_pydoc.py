@@ -9,7 +9,7 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from ..models import StackedLSTM
+from ..models import StackedLSTM, forget
 from ._perplexity import with_perplexity
 from ._task import Split, Task
 
@@ -23,39 +23,24 @@ SEEN = 10  # times that training text must have a word, for it to be one
 class Model(nn.Module):
     """Words to vectors, two LSTM layers with dropout, and back to words (by weights of its own, not tied).
 
-    What the layers remember is kept over calls, so the windows of a text have to come in their order.
+    The layers remember the window before, so the windows of a text have to come in their order.
     """
-
-    hidden: Tensor
-    cell: Tensor
 
     def __init__(self, words: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(words, WIDTH)
         self.dropout = nn.Dropout(DROPOUT)
-        self.lstm = StackedLSTM(WIDTH, WIDTH, LAYERS, DROPOUT)
+        self.lstm = StackedLSTM(WIDTH, WIDTH, LAYERS, STREAMS, DROPOUT)
         self.norm = nn.LayerNorm(WIDTH)
         self.output = nn.Linear(WIDTH, words)
-        for name in ("hidden", "cell"):
-            self.register_buffer(name, torch.zeros(LAYERS, STREAMS, WIDTH), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """From words [windows, streams, length] to the scores of what is next, with one dimension more."""
         windows, streams, length = x.shape
         in_time = x.transpose(0, 1).reshape(streams, windows * length)
-        # copies: the backward pass needs what the layers began with, which is overwritten below
-        memory = (self.hidden.clone(), self.cell.clone())
-        outputs, (hidden, cell) = self.lstm(self.dropout(self.embedding(in_time)), memory)
-        # in place, so that a captured graph finds them where it has left them
-        self.hidden.copy_(hidden.detach())
-        self.cell.copy_(cell.detach())
+        outputs = self.lstm(self.dropout(self.embedding(in_time)))
         scores = self.output(self.dropout(self.norm(outputs)))
         return scores.unflatten(1, (windows, length)).transpose(0, 1)
-
-    def forget(self) -> None:
-        """Start a new text."""
-        self.hidden.zero_()
-        self.cell.zero_()
 
 
 class Pydoc(Task):
@@ -90,9 +75,7 @@ class Pydoc(Task):
 
     def begin(self, model: nn.Module) -> None:
         """Forget the text of the last pass."""
-        for module in model.modules():  # DDP and torch.compile put theirs around it
-            if isinstance(module, Model):
-                module.forget()
+        forget(model)
 
 
 @cache

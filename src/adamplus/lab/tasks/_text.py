@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from ..data import data_root, wikitext
-from ..models import LanguageModel
+from ..models import LanguageModel, forget
 from ._paper import is_scheduled, saturations
 from ._perplexity import with_perplexity
 from ._task import Moment, Split, Task
@@ -54,9 +54,7 @@ class Text(Task):
 
     def begin(self, model: nn.Module) -> None:
         """Forget the text of the last pass."""
-        for module in model.modules():  # DDP and torch.compile put theirs around it
-            if isinstance(module, LanguageModel):
-                module.forget()
+        forget(model)
 
 
 @cache

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..report._charts import COLOURS, style
-from ..report._figures import STROKES, STYLE, save
+from ..report._figures import STROKES, drawing, save
 from ._points import PROBLEMS
 from ._report import Report
 from ._tables import problems
@@ -14,17 +14,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
 GUIDE = "#9a9a9a"
+DPI = 160
+"""Of figures that are twice as wide as others, and stand on the page as they are."""
 
 
 def draw_rates(found: Report, folder: Path) -> list[Path]:
     """One panel a problem, and below them the slopes; the files' paths."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
-
     shown = problems(found)
     names = list(dict.fromkeys(row["name"] for row in found["rows"]))
-    with rc_context(STYLE):
+    with drawing(folder):
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import FuncFormatter
+
         figure = Figure(figsize=(0.6 + 4.2 * max(len(shown), 1.4), 5.2 + 0.22 * len(names)), layout="constrained")
         heights = (4.6, 0.6 + 0.22 * len(names))
         above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -41,7 +42,7 @@ def draw_rates(found: Report, folder: Path) -> list[Path]:
         panels[0].set_ylabel("gradient evaluations until E‖∇F‖ ≤ ε")
         _legend(above, names)
         _slopes(below.subplots(), found, names)
-        return save(figure, folder / found["kind"])
+        return save(figure, folder / found["kind"], DPI)
 
 
 def _slopes(axes: "Axes", found: Report, names: list[str]) -> None:

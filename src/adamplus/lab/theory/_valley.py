@@ -53,11 +53,10 @@ class Valley(DoubleWell):
         return w
 
     def value(self, w: Tensor, sample: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """F at every row of w; of a sample only the gradient is there, which is all that a method asks for."""
-        if sample is not None:
-            raise NotImplementedError("the valley has gradients of samples, and no values of them")
+        """F at every row of w, or the sample's estimate of it."""
         walls = 4 * (torch.nn.functional.softplus(w[:, 1:] - SHIFT) - w[:, 1:] * LEVEL)
-        return 2 * self.epsilon * (1 + w[:, 0] ** 2).sqrt() + walls.sum(1)
+        value = 2 * self.epsilon * (1 + w[:, 0] ** 2).sqrt() + walls.sum(1)
+        return value if sample is None else value + self.tilt(w, sample)
 
     def gradient(self, w: Tensor, sample: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """∇F at every row of w, or the sample's estimate of it."""

@@ -13,8 +13,8 @@ import torch
 
 from .._certificate import certificate
 from .._errors import InputError
-from ..report._figures import STYLE, save
-from ._figures import tidy
+from ..report._figures import drawing, save
+from ._figures import DPI, tidy
 from ._report import Report
 from ._variance import WAYS, Series, on_digits, on_double_well
 
@@ -152,10 +152,9 @@ def to_csv(found: Report) -> str:
 
 def draw(found: Report, folder: Path) -> list[Path]:
     """Errors above, one panel a place, and below what part z's are of g's; the files' paths."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    with drawing(folder):
+        from matplotlib.figure import Figure
 
-    with rc_context(STYLE):
         figure = Figure(figsize=(9, 5.6), layout="constrained")
         panels = figure.subplots(2, 2, sharex="col", height_ratios=(3, 2))
         for axes, ratios, (place, ways) in zip(*panels, found["places"].items(), strict=True):
@@ -179,7 +178,7 @@ def draw(found: Report, folder: Path) -> list[Path]:
         panels[1][0].set_ylabel("z's as a part of g's")
         handles, labels = panels[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-        return save(figure, folder / "variance")
+        return save(figure, folder / "variance", DPI)
 
 
 def _ratio(axes: Any, series: dict[str, Any], colour: str, stroke: Any) -> None:

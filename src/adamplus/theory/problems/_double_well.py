@@ -84,13 +84,15 @@ class DoubleWell(Problem):
     def value(self, w: Tensor, sample: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """F at every row of w, or the sample's estimate of it."""
         value = ((1 + w**2).sqrt() + self.depth * (-(w**2) / 2).exp()).sum(1)
-        if sample is None:
-            return value
+        return value if sample is None else value + self.tilt(w, sample)
+
+    def tilt(self, w: Tensor, sample: tuple[Tensor, Tensor]) -> Tensor:
+        """What the sample's value has beyond F at every row of w: its gradient is `noise`."""
         a, b = sample
         # (sin κw)/κ and (1 − cos κw)/κ, the integrals that are 0 at 0 and have a limit at κ = 0
         sine = torch.sinc(self.wave * w / math.pi) * w
         cosine = self.wave * (torch.sinc(self.wave * w / (2 * math.pi)) * w) ** 2 / 2
-        return value + self.sigma / self.dim**0.5 * (a * sine + b * cosine).sum(1)
+        return self.sigma / self.dim**0.5 * (a * sine + b * cosine).sum(1)
 
     def gradient(self, w: Tensor, sample: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """∇F at every row of w, or the sample's estimate of it."""

@@ -1,12 +1,13 @@
 """What a problem is: values, gradients, samples of both, and the constants that the theorems ask for."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 
-class Problem:
+class Problem(ABC):
     """A function F to minimise, with noise, for many runs at once.
 
     Points are rows: w is of shape (runs, dim), and whatever is told of it has a leading dimension of runs. Every run
@@ -48,17 +49,17 @@ class Problem:
         self.dtype: torch.dtype = dtype
         self.device: torch.device = torch.device(device or "cpu")
 
+    @abstractmethod
     def start(self, runs: int, generator: torch.Generator | None = None) -> Tensor:
         """Where the runs begin."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw(self, runs: int, batch: int, generator: torch.Generator | None = None) -> Any:
         """One sample of `batch` draws for every run, to evaluate at any point."""
-        raise NotImplementedError
 
+    @abstractmethod
     def value(self, w: Tensor, sample: Any = None) -> Tensor:
         """F at every row of w, or the sample's estimate of it."""
-        raise NotImplementedError
 
     def gradient(self, w: Tensor, sample: Any = None) -> Tensor:
         """∇F at every row of w, or the sample's estimate of it."""
@@ -89,9 +90,9 @@ class FiniteSum(Problem):
         self.inputs: Tensor = inputs.to(self.device, dtype)
         self.targets: Tensor = targets.to(self.device, dtype)
 
+    @abstractmethod
     def losses(self, w: Tensor) -> Tensor:
         """The loss of every row of data at every row of w: (runs, rows)."""
-        raise NotImplementedError
 
     def draw(self, runs: int, batch: int, generator: torch.Generator | None = None) -> Tensor:
         """How often each row was drawn, over the batch: (runs, rows)."""
