@@ -118,12 +118,13 @@ def test_trials_are_the_same_whenever_asked_for_and_cover_each_range_evenly(kind
         assert tried != _search.trials(RANGES, 6, kind, "another")
 
 
-def test_trials_depend_neither_on_how_a_path_is_spelled_nor_on_who_is_tried(
+def test_trials_depend_neither_on_how_a_path_is_spelled_nor_on_who_is_tried_nor_on_a_comment(
     tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
     fractions = []
     for spelling in (task, "plane.py", "./plane.py"):
+        Path(task).write_text(Path(task).read_text() + "# edited\n")
         planned = comparison.plan(
             [spelling],
             ["sgd", "adam", "adam:eps=1e-6"],

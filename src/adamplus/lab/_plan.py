@@ -64,7 +64,8 @@ class Plan:
         """The runs that settings are chosen by."""
         if self.tune == 0 or not entry.ranges:
             return []
-        tried = _search.trials(entry.ranges, self.tune, self.search, self.tasks[task][1])
+        # By the task's name: an edited comment must not choose other trials, nor another folder.
+        tried = _search.trials(entry.ranges, self.tune, self.search, Path(task).stem)
         return [
             self._spec(task, entry, values, SEARCH_SEED, phase="search", trial=i)
             for i, values in enumerate(tried, start=1)
