@@ -126,6 +126,17 @@ class TestCommand:
         assert "--tune 2" in told["command"]
         assert "tuned-1-epochs" in (tmp_path / "claims.md").read_text()
 
+    def test_what_is_fixed_is_not_searched_and_stays_in_the_command(self, data: Path, tmp_path: Path):
+        write_all(data)
+        words = ("--seeds", 1, "--tune", 2, "--data", data, "--out", tmp_path)
+        words += ("--optimizers", "adam-plus:beta=0.1,msgd")
+        assert trained(said("cifar10", "--protocol", "tuned", "--epochs", 1, *words)) == [4, 2]
+        told = record(tmp_path / "tuned-1-epochs" / "cifar10")
+        assert set(told["search"]["adam-plus:beta=0.1"]) == set(told["search"]["msgd"]) == {"lr", "weight_decay"}
+        stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["cifar10"])
+        assert stored.contestants["adam-plus"].runs[0].spec["settings"]["beta"] == 0.1
+        assert "--optimizers adam-plus:beta=0.1,msgd" in (tmp_path / "claims.md").read_text()
+
     def test_quick_is_a_tenth_of_the_epochs_in_a_folder_of_its_own(self, data: Path, tmp_path: Path):
         write_all(data)
         said("an4", "--quick", "--seeds", 1, "--optimizers", "msgd", "--data", data, "--out", tmp_path)
@@ -214,6 +225,8 @@ class TestCommand:
             (("cifar10", "--protocol", "paperr"), "unknown protocol 'paperr': did you mean paper?"),
             (("cifar10", "--optimizers", "adamw"), "'adamw' is none of the paper's optimizers: did you mean adam"),
             (("cifar10", "--optimizers", ","), "no optimizers to run"),
+            (("cifar10", "--optimizers", "msgd:lr=1"), "--protocol paper has the paper's settings"),
+            (("cifar10", "--protocol", "tuned", "--optimizers", "msgd:rate=1"), "msgd has no setting 'rate'"),
             (("cifar10", "--protocol", "tuned", "--grid"), "are of --protocol paper"),
             (("cifar10", "--weight-decay", "-1"), "a weight decay of -1 is none"),
             (("cifar10", "--epochs", "0"), "0 epochs train nothing"),

@@ -44,7 +44,7 @@ def command_of(stored: Stored, out: Path) -> str:
         stored.experiment.name,
         stored.folder,
         out,
-        optimizers=list(stored.contestants),
+        optimizers=[one.label if stored.trials else name for name, one in stored.contestants.items()],
         seeds=max(run.spec["seed"] for run in runs),
         tune=stored.trials,
         grid=any(one.tried > 1 for one in stored.contestants.values()),

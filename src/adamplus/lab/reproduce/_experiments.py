@@ -69,7 +69,7 @@ class Experiment:
         return f"{self.name}-paper" if protocol == "paper" else self.name
 
     def labels(self, optimizer: str, protocol: Protocol, grid: bool = False, weight_decay: float = 0.0) -> list[str]:
-        """What a comparison is asked for."""
+        """What a comparison is asked for; in the tuned protocol that is what the user asks for."""
         return self.words[optimizer].labels(optimizer, grid, weight_decay) if protocol == "paper" else [optimizer]
 
     def searched(self) -> dict[str, dict[str, LogUniform]]:

@@ -101,7 +101,7 @@ def reproduce(
         epochs: of every run, instead.
         seeds: of every optimizer.
         tune: trials of every optimizer, in the tuned protocol.
-        optimizers: of the paper's six.
+        optimizers: of the paper's six; in the tuned protocol also `name:key=value`, which is not searched then.
         grid: all settings that the paper chose from, and not only those that it calls best.
         weight_decay: of every optimizer, in the paper's protocol, which says nothing of it.
         engine: as of `compare`; so are `workers`, `device` and `precision`.
@@ -215,7 +215,7 @@ def _comparisons(asked: Sequence[str], optimizers: Sequence[str]) -> list[tuple[
     chosen = list(EXPERIMENTS) if ALL in asked else [name for name in EXPERIMENTS if name in asked]
     found: list[tuple[str, Sequence[str]]] = [(name, optimizers) for name in chosen]
     if "growth" in asked or ALL in asked:
-        with_growth = [name for name, _ in found] if "adam-plus" in optimizers else []
+        with_growth = [name for name, _ in found] if any(label.startswith("adam-plus") for label in optimizers) else []
         found += [(name, ("adam-plus",)) for name in GROWTH if name not in with_growth]
     return found
 
@@ -232,9 +232,12 @@ def _check(asked: Sequence[str], optimizers: Sequence[str], protocol: str, grid:
     for name in asked:
         if name not in names():
             raise InputError(f"unknown experiment {name!r}: {nearest(name, names())}")
-    for name in optimizers:
+    for label in optimizers:
+        name, _, given = label.partition(":")
         if name not in NAMES:
             raise InputError(f"{name!r} is none of the paper's optimizers: {nearest(name, NAMES)}")
+        if given and protocol == "paper":
+            raise InputError(f"{label!r}: --protocol paper has the paper's settings; others are of --protocol tuned")
     if not optimizers:
         raise InputError(f"no optimizers to run: there are {', '.join(NAMES)}")
     if protocol not in get_args(Protocol):
