@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from adamplus.lab import tasks
-from adamplus.lab._capture import capture
+from adamplus.lab._capture import capture, compiled
 from adamplus.lab._learner import Learner
 from adamplus.lab._spec import Spec
 
@@ -55,10 +55,10 @@ def bare(made: Learner) -> float:
         with made.autocast():
             return made.task.loss(made.model(x), y)
 
-    compiled = torch.compile(loss_of_the_batch, dynamic=False)
+    next_loss = compiled(loss_of_the_batch)
 
     def step() -> None:
-        loss = compiled()
+        loss = next_loss()
         made.optimizer.zero_grad()
         loss.backward()
         made.optimizer.step()

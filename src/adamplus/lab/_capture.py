@@ -11,6 +11,11 @@ from torch.optim import Optimizer
 WARM_UP = 3
 
 
+def compiled(function: Callable[..., Any]) -> Any:
+    """For one shape, with small kernels that do not wait for each other in one launch: casts of weights, most of all."""
+    return torch.compile(function, dynamic=False, options={"combo_kernels": True})
+
+
 def capture(function: Callable[[], Any], model: nn.Module, optimizer: Optimizer) -> Callable[[], None]:
     """A graph of `function`, ready to be replayed; model, optimizer and random numbers are left as they were.
 

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from adamplus.theory._probes import undisturbed
 
-from ._capture import capture
+from ._capture import capture, compiled
 from ._errors import InputError
 from ._evaluation import Evaluation
 from ._meter import Meter, sums
@@ -102,10 +102,10 @@ class Learner:
             self.descend(*self.loss(rows))
         self.optimizer.step()
 
-    def _captured(self, size: int, compiled: bool) -> Any:
+    def _captured(self, size: int, whole: bool) -> Any:
         """A graph of one step on so many rows; its cursor moves along the order by itself."""
         places = torch.arange(size, device=self.device)
-        next_loss: Any = torch.compile(self.next_loss, dynamic=False) if compiled else self.next_loss
+        next_loss: Any = compiled(self.next_loss) if whole else self.next_loss
 
         def step() -> None:
             self.descend(*next_loss(places))
@@ -138,7 +138,7 @@ class Learner:
                 self.optimizer.zero_grad()
         if self.graphed:
             for size in {min(self.task.batch, rows), rows % self.task.batch or self.task.batch}:
-                self.graphs[size] = self._captured(size, compiled=size == self.task.batch)
+                self.graphs[size] = self._captured(size, whole=size == self.task.batch)
 
     def epoch(self, number: int, history: list[dict[str, float]]) -> dict[str, float]:
         """Train for one epoch (0, 1, …), and evaluate: a line of metrics."""
