@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_comparison import write_task
 from torch import Tensor, nn
 
 from adamplus.lab._files import own_digest
 from adamplus.lab._learner import Learner
+from adamplus.lab._plan import plan
+from adamplus.lab._search import Choice, middle
 from adamplus.lab._spec import Spec
+from adamplus.lab.engines import local
 from adamplus.lab.models import GPT, LanguageModel, forget
 from adamplus.lab.optimizers import CONTENDERS, UnavailableError
 from adamplus.lab.tasks import Moment, Split, Task
@@ -126,3 +130,21 @@ def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(name: str, kind: type[
     again.epoch(2, [])
     for one, other in zip(whole.model.state_dict().values(), again.model.state_dict().values(), strict=True):
         assert torch.equal(one, other)
+
+
+ILLEGAL = """flag = Path(__file__ + ".lost")
+        if epoch == 2 and not flag.exists():
+            flag.touch()
+            torch.zeros(4, device="cuda")[torch.tensor([9], device="cuda")].cpu()"""
+
+
+def test_a_worker_whose_device_fails_is_followed_by_another_that_goes_on(tmp_path: Path):
+    words = {"seeds": 2, "tune": 0, "epochs": None, "search": "grid", "device": "cuda", "precision": None}
+    planned = plan([write_task(tmp_path / "plane.py", ILLEGAL)], ["msgd"], elsewhere=False, **words)
+    (task,), (entry,) = planned.tasks, planned.entries
+    specs, failures = planned.finals(task, entry, Choice(middle(entry.ranges), [], 0)), []
+    (tmp_path / "runs").mkdir()
+    with local.opened(tmp_path / "runs", 1) as execute:
+        execute(specs, lambda ended: failures.append(ended.failure))
+    assert "device-side assert" in (tmp_path / "runs" / "logs" / "worker-1.log").read_text()
+    assert failures == [None, None]

@@ -28,6 +28,11 @@ DIES_ONCE = """flag = Path(__file__ + ".died")
         if epoch == 2 and not flag.exists():
             flag.touch()
             os.kill(os.getpid(), signal.SIGKILL)"""
+LOST_ONCE = """flag = Path(__file__ + ".lost")
+        if epoch == 2 and not flag.exists():
+            flag.touch()
+            __import__("adamplus.lab.training").lab.training._is_lost = lambda device: True
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")"""
 DIES = "if epoch == 1: os.kill(os.getpid(), signal.SIGKILL)"
 WAITS = """if epoch == 1:
             Path(__file__ + ".waits").touch()
@@ -66,6 +71,15 @@ def test_the_run_of_a_killed_worker_is_begun_again(tmp_path: Path):
     assert [one.failure for one in ended] == [None, None]
     execute(here, specs, tmp_path / "undisturbed")
     assert numbers(tmp_path / "killed") == numbers(tmp_path / "undisturbed")
+
+
+def test_the_run_of_a_worker_that_lost_its_device_goes_on_in_another(tmp_path: Path):
+    specs = planned(write_task(tmp_path / "plane.py", LOST_ONCE), "msgd", seeds=2)
+    ended = execute(local.opened, specs, tmp_path / "lost", workers=1)
+    assert "an illegal memory access" in (tmp_path / "lost" / "logs" / "worker-1.log").read_text()
+    assert [one.failure for one in ended] == [None, None]
+    execute(here, specs, tmp_path / "undisturbed")
+    assert numbers(tmp_path / "lost") == numbers(tmp_path / "undisturbed")
 
 
 @pytest.mark.slow

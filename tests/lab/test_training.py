@@ -5,6 +5,7 @@ import dataclasses
 import math
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -92,6 +93,26 @@ def test_epochs_after_the_last_checkpoint_are_trained_again(tmp_path: Path, monk
         file.write('{"epoch": 4, "st')  # a line that the kill has cut off
     train(spec(), killed)
     assert without_times(killed.metrics()) == without_times(whole.metrics())
+
+
+def test_checkpoints_take_no_more_than_their_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    now, saved, original = [0.0], list[int](), Run.save
+
+    def save(self: Run, content: dict[str, Any]) -> None:
+        original(self, content)
+        saved.append(content["epoch"])
+        now[0] += 0.25  # 2 % of 12.5 s
+
+    def epoch(self: Learner, number: int, history: list[dict[str, float]]) -> dict[str, float]:
+        now[0] += 1
+        self.steps, self.seconds = self.steps + 1, self.seconds + 1
+        return {"epoch": number + 1}
+
+    monkeypatch.setattr(Run, "save", save)
+    monkeypatch.setattr(Learner, "epoch", epoch)
+    monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    train(spec(epochs=40), Run(tmp_path / "run"), checkpoint_every=5.0)
+    assert saved == [5, 18, 31]
 
 
 def test_every_optimizer_starts_from_the_same_model():

@@ -12,7 +12,7 @@ WARM_UP = 3
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """For one shape, with small kernels that do not wait for each other in one launch: casts of weights, most of all."""
+    """For one shape; small kernels that do not wait for each other, such as casts of weights, are one launch."""
     return torch.compile(function, dynamic=False, options={"combo_kernels": True})
 
 

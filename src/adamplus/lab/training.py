@@ -19,12 +19,20 @@ from ._spec import Spec
 from ._store import CorruptError, Run
 from .tasks import Task
 
+SAVING = 0.02
+"""How much of its time a run may spend on checkpoints: a large model has fewer of them."""
+
+
+class DeviceLostError(Exception):
+    """CUDA has failed in a way that leaves nothing to this process; another one can go on from the checkpoint."""
+
 
 def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
     """Train from the run's checkpoint, if it has one, to the end that `run.end()` tells of.
 
-    An error of the task or of the optimizer ends the run as failed. What the disk refuses is raised, and so is a
-    folder that cannot be read.
+    An error of the task or of the optimizer ends the run as failed. What the disk refuses is raised, and so are a
+    folder that cannot be read and a device that does not answer any more. There is a checkpoint every so many seconds,
+    or less often where saving takes long; 0 for one after every epoch.
     """
     begun = time.perf_counter()
     try:
@@ -34,6 +42,8 @@ def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
     except Exception as error:
         if dist.is_initialized():  # others wait for this process, and torchrun ends them if it ends
             raise
+        if _is_lost(spec.device):
+            raise DeviceLostError from error
         text = "".join(traceback.format_exception(error))
         end = {"status": "failed", "reason": f"{type(error).__name__}: {error}", "traceback": text}
     if not dist.is_initialized() or dist.get_rank() == 0:
@@ -75,16 +85,17 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
         history = run.metrics()
     learner.prepare()
     events = Events(run.folder, len(history)) if writes else None
-    saved, reason = time.perf_counter(), None
+    saved, pause, reason = time.perf_counter(), checkpoint_every, None
     for number in range(len(history), spec.epochs):
         line = learner.epoch(number, history)
         history.append(line)
         if events is not None:
             run.append(line)
             events.add(line)
-            if time.perf_counter() - saved >= checkpoint_every and number + 1 < spec.epochs:
+            if (now := time.perf_counter()) - saved >= pause and number + 1 < spec.epochs:
                 run.save({"epoch": number + 1, "learner": learner.state()})
                 saved = time.perf_counter()
+                pause = max(checkpoint_every, (saved - now) / SAVING) if checkpoint_every else 0.0
         if (reason := _diverged(line)) is not None:
             break
     if events is not None:
@@ -110,6 +121,17 @@ def _settings(spec: Spec, task: Task, learner: Learner | None) -> dict[str, Any]
         "parameters": None if learner is None else sum(p.numel() for p in learner.model.parameters()),
         **certificate(torch.device(spec.device)),
     }
+
+
+def _is_lost(device: str) -> bool:
+    """Whether the device refuses everything from now on, as it does after an illegal access; not when memory is out."""
+    if device == "cpu":
+        return False
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError:
+        return True
+    return False
 
 
 def _diverged(line: dict[str, float]) -> str | None:

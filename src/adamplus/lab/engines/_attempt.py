@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,10 +15,14 @@ import torch
 from .._errors import InputError
 from .._spec import Spec
 from .._store import END, SETTINGS, CorruptError, Run, Store
-from ..training import train
+from ..training import DeviceLostError, train
 
 TRIES = 3
 """How often in a row a run's worker may die and have got no further than the one before."""
+
+
+LOST = 70
+"""The status of a process whose device was lost: to an engine, a worker that died."""
 
 
 @dataclass
@@ -69,6 +74,10 @@ def attempt(spec: Spec, root: Path) -> Answer:
     except (InputError, CorruptError, SystemExit) as error:
         answer.failure = reason(error)
         record_failure(run, answer.failure, details(error))
+    except DeviceLostError:  # every later run of this process would fail, too
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(LOST)
     return answer
 
 
