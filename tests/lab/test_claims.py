@@ -186,6 +186,14 @@ class TestRules:
         words = "--protocol paper --seeds 2 --optimizers adam-plus,sgd --device cpu --precision float32"
         assert f"`adamplus reproduce cifar10 --data DIR --out {tmp_path.name} {words}`" in line
 
+    def test_a_remark_on_runs_is_shown_below_the_times_and_marks_them(self, tmp_path: Path):
+        store(tmp_path, adam_plus=[0.9], sgd=[0.8])
+        assert "\\*" not in told(tmp_path)
+        (tmp_path / "paper" / "cifar10" / "remark.txt").write_text("The GPU\nwas shared.\n")
+        text = told(tmp_path)
+        assert "\n\\* *paper*, ResNet18 on CIFAR-10: The GPU was shared.\n" in text
+        assert "| ResNet18 on CIFAR-10 | paper\\* | " in text
+
     def test_what_is_missing_is_said_once_and_only_licensed_data_cannot_be_had(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9], adam=[0.8])
         text = told(tmp_path, absent=EXPERIMENTS)

@@ -9,6 +9,7 @@ import pytest
 from adamplus.lab.data._root import VARIABLE
 from adamplus.lab.reproduce import _reproduce
 from adamplus.lab.reproduce._experiments import NAMES
+from adamplus.lab.reproduce._growth import growth
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "results" / "reproduction"
@@ -40,8 +41,26 @@ def test_the_readme_has_the_numbers_of_the_runs():
     ) in said
     assert f"a run is {_last('paper/an4', 'adam-plus')['step']} steps" in said
     assert f"η is {_lines('paper/an4', 'adam-plus')[9]['eta']:.4f} in its first ten epochs" in said
-    accuracy = {name: 100 * _last("paper-quick/cifar10", name)["test_accuracy"] for name in ("msgd", "adam-plus")}
-    assert f"momentum SGD {accuracy['msgd']:.1f} % test accuracy, Adam⁺ {accuracy['adam-plus']:.1f} %" in said
+    quick = {name: 100 * _last("paper-quick/cifar10", name)["test_accuracy"] for name in ("nigt", "msgd", "adam-plus")}
+    form = "NIGT {nigt:.1f} % test accuracy, momentum SGD {msgd:.1f} %, Adam⁺ {adam-plus:.1f} %"
+    assert form.format(**quick) in said
+    plus, msgd = (_lines("paper/cifar10", name) for name in ("adam-plus", "msgd"))
+    at = {epoch: [100 * one[epoch - 1]["test_accuracy"] for one in (plus, msgd)] for epoch in (10, 154, 350)}
+    assert f"momentum SGD ends at {at[350][1]:.1f} % test accuracy, Adam⁺ at {at[350][0]:.1f} %" in said
+    assert f"Adam⁺ is ahead ({at[10][0]:.1f} and {at[10][1]:.1f} %), from epoch 30 on it is behind" in said
+    early = [a["test_accuracy"] for a in plus[29:]], [b["test_accuracy"] for b in msgd[29:]]
+    assert sum(a < b for a, b in zip(*early, strict=True)) > 0.95 * len(early[0])
+    assert f"{100 * plus[153]['running_accuracy']:.1f} % and {at[154][0]:.1f} % are reached already" in said
+    found = growth(plus)
+    assert found is not None
+    assert f"flattens at iteration {found.knee:,.0f}" in said
+    assert f"{plus[-1]['seconds'] / 350:.3f} s of training an epoch ({plus[-1]['seconds']:.0f} s)" in said
+    text = {name: [line["test_perplexity"] for line in _lines("paper-6-epochs/wikitext2", name)] for name in NAMES}
+    last = {name: f"{values[-1]:.1f}" for name, values in text.items()}
+    order = "SGD {sgd}, Adam {adam}, NIGT {nigt}, Adam⁺ {adam-plus}, momentum SGD {msgd}, AdaGrad {adagrad}"
+    assert order.format(**last) in said
+    second = [values[1] for values in (text["adam-plus"], text["sgd"])]
+    assert "After two epochs Adam⁺ was close to SGD ({:.0f} and {:.0f})".format(*second) in said
 
 
 def _last(folder: str, optimizer: str) -> dict[str, float]:

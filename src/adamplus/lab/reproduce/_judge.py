@@ -144,11 +144,11 @@ class Flattens:
     @property
     def text(self) -> str:
         """The rule in words."""
-        slow = (
-            f"the broken line that fits Σ‖z‖ of Adam⁺ best rises by at most {SLOW:g} of its first slope after the break"
+        place = f", at 154/350 of the run, give or take {KNEE_WIDTH:g} of it," if self.where else ""
+        return (
+            f"after the kink{place} of the two parabolas that fit Σ‖z‖ of Adam⁺ best, mean growth is at most {SLOW:g} "
+            "of that before"
         )
-        place = f", which is at 154/350 of the run, give or take {KNEE_WIDTH:g} of it"
-        return slow + place if self.where else slow
 
     def judge(self, stored: Stored) -> Verdict:
         """By every run; they have to agree."""
@@ -197,8 +197,8 @@ def _growths(stored: Stored) -> list[Growth]:
 def _growth_text(found: Growth) -> str:
     where = f"at iteration {found.knee:,.0f} ({found.part:.0%} of the run)"
     return (
-        f"{'flattens' if found.flattens else 'no plateau; the line breaks'} {where}; slope after over before: "
-        f"{number(found.slowed, 3)}; Σ‖z‖ ∝ t^{found.exponent:.2f}, after the break t^{found.later:.2f}"
+        f"{'flattens' if found.flattens else 'no plateau; the kink is'} {where}; growth after over before: "
+        f"{number(found.slowed, 3)}; Σ‖z‖ ∝ t^{found.exponent:.2f}, after the kink t^{found.later:.2f}"
     )
 
 

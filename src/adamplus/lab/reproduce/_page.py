@@ -40,6 +40,7 @@ def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], o
             "Training time (evaluation excluded) and epoch until a target is first reached, means over seeds:",
             times,
         ]
+    parts += [_tables.remarks(stored)]
     if missing := _tables.missing(stored, absent):
         parts += ["## What is missing", missing]
     parts += ["## The claims", RULES.format(margins=margins), _summary(verdicts)]

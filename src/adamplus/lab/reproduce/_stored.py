@@ -14,6 +14,8 @@ from ._official import kept
 
 FOLDER = re.compile(r"(paper|tuned)(?:-decay-(.+?))?(?:-(quick)|-(\d+)-epochs)?")
 """Names that `folder_of` gives."""
+REMARK = "remark.txt"
+"""In the folder of an experiment's runs: what somebody has to say of them, on a line of their own."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Stored:
     """Whether it was the official one."""
     unreadable: tuple[str, ...] = ()
     """Folders of runs, and what is wrong with them."""
+    remark: str = ""
+    """By whoever made them: that the machine did other things at the time, say."""
 
     @property
     def epochs(self) -> int:
@@ -127,7 +131,14 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
         labels = {label: [runs[seed] for seed in sorted(runs)] for label, runs in newest.items()}
         best = min(labels, key=lambda label, labels=labels: _place(experiment, labels[label]))
         contestants[optimizer] = Contestant(optimizer, best, labels[best], len(labels))
-    return Stored(experiment, folder, contestants, trials, kept(root), tuple(unreadable))
+    return Stored(experiment, folder, contestants, trials, kept(root), tuple(unreadable), _remark(root))
+
+
+def _remark(root: Path) -> str:
+    try:
+        return " ".join((root / REMARK).read_text(encoding="utf-8").split())
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _age(record: Record) -> tuple[bool, str]:

@@ -33,7 +33,7 @@ def results(stored: Everything) -> str:
             contestant = one.contestants.get(optimizer)
             place = standing(contestant, panel.column) if contestant is not None else None
             cells.append("–" if place is None else place.told())
-        lines.append([one.experiment.title, one.folder, str(one.epochs), panel.title, *cells])
+        lines.append([one.experiment.title, _marked(one), str(one.epochs), panel.title, *cells])
     return table(lines) if len(lines) > 1 else "No run has ended yet."
 
 
@@ -44,8 +44,19 @@ def times(stored: Everything) -> str:
         experiment, panel = one.experiment, one.experiment.panels["test"]
         if experiment.target is not None:
             cells = [_time(one.contestants.get(name), panel.column, experiment) for name in NAMES]
-            lines.append([experiment.title, one.folder, f"{panel.title} {experiment.target:g}", *cells])
+            lines.append([experiment.title, _marked(one), f"{panel.title} {experiment.target:g}", *cells])
     return table(lines) if len(lines) > 1 else ""
+
+
+def remarks(stored: Everything) -> str:
+    """What those who made the runs have to say of them."""
+    said = (f"\\* *{one.folder}*, {one.experiment.title}: {one.remark}" for one in _by_experiment(stored) if one.remark)
+    return "\n\n".join(said)
+
+
+def _marked(one: Stored) -> str:
+    """The folder, with a star where there is a remark on its runs."""
+    return one.folder + r"\*" * bool(one.remark)
 
 
 def _time(one: Contestant | None, column: str, experiment: Experiment) -> str:
@@ -83,7 +94,7 @@ def settings(stored: Everything) -> str:
             best = f" (best of {contestant.tried})" if contestant.tried > 1 else ""
             said = settings_text(contestant.runs[0].spec["settings"]) + best
             seeds = ", ".join(str(run.spec["seed"]) for run in contestant.runs)
-            lines.append([one.folder, one.experiment.name, NAMES[optimizer], said, seeds, took])
+            lines.append([_marked(one), one.experiment.name, NAMES[optimizer], said, seeds, took])
     return table(lines) if len(lines) > 1 else ""
 
 
