@@ -59,6 +59,12 @@ def test_the_readme_has_the_numbers_of_the_runs():
     last = {name: f"{values[-1]:.1f}" for name, values in text.items()}
     order = "SGD {sgd}, Adam {adam}, NIGT {nigt}, Adam⁺ {adam-plus}, momentum SGD {msgd}, AdaGrad {adagrad}"
     assert order.format(**last) in said
+    lines = _lines("paper-6-epochs/wikitext2", "adam-plus")
+    assert {f"{line['norm']:.2f}" for line in lines[1:]} == {"0.22", "0.23"}
+    assert {f"{line['eta']:.0f}" for line in lines[1:]} == {"38"}
+    assert "‖z‖ stays at 0.22 to 0.23 from the second epoch on" in said
+    assert "η = 38, where SGD's own is 20" in said
+    assert {line["lr"] for name in ("adam-plus", "sgd") for line in _lines("paper-6-epochs/wikitext2", name)} == {20.0}
     second = [values[1] for values in (text["adam-plus"], text["sgd"])]
     assert "After two epochs Adam⁺ was close to SGD ({:.0f} and {:.0f})".format(*second) in said
 
