@@ -70,7 +70,7 @@ def numbers(root: Path) -> dict[str, list[dict[str, Any]]]:
         run.check()
     return {
         run.folder.relative_to(root).as_posix(): [
-            {key: value for key, value in line.items() if key != "seconds"} for line in run.metrics()
+            {key: value for key, value in line.items() if not key.endswith("seconds")} for line in run.metrics()
         ]
         for run in runs
     }

@@ -14,6 +14,7 @@ from adamplus.lab._learner import Learner
 from adamplus.lab._plan import plan
 from adamplus.lab._search import Choice, middle
 from adamplus.lab._spec import Spec
+from adamplus.lab._store import Store
 from adamplus.lab.engines import local
 from adamplus.lab.models import GPT, LanguageModel, forget
 from adamplus.lab.optimizers import CONTENDERS, UnavailableError
@@ -148,3 +149,5 @@ def test_a_worker_whose_device_fails_is_followed_by_another_that_goes_on(tmp_pat
         execute(specs, lambda ended: failures.append(ended.failure))
     assert "device-side assert" in (tmp_path / "runs" / "logs" / "worker-1.log").read_text()
     assert failures == [None, None]
+    ends = [Store(tmp_path / "runs").run(spec).end() or {} for spec in specs]
+    assert [end.get("status") for end in ends] == ["finished"] * 2

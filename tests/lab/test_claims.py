@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from stores import add_run
 
+from adamplus.lab._errors import InputError
 from adamplus.lab.reproduce import EXPERIMENTS
 from adamplus.lab.reproduce._claims import CLAIMS
 from adamplus.lab.reproduce._experiments import NAMES
@@ -189,10 +190,16 @@ class TestRules:
     def test_a_remark_on_runs_is_shown_below_the_times_and_marks_them(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9], sgd=[0.8])
         assert "\\*" not in told(tmp_path)
-        (tmp_path / "paper" / "cifar10" / "remark.txt").write_text("The GPU\nwas shared.\n")
+        assert "test accuracy 0.9 | 4.00 s, epoch 2 |" in told(tmp_path)
+        remarks = tmp_path / "paper" / "cifar10" / "remarks.json"
+        remarks.write_text('{"remark": "The GPU was shared.", "untimed": ["adam-plus"]}')
         text = told(tmp_path)
+        assert "test accuracy 0.9 | epoch 2 |" in text
         assert "\n\\* *paper*, ResNet18 on CIFAR-10: The GPU was shared.\n" in text
         assert "| ResNet18 on CIFAR-10 | paper\\* | " in text
+        remarks.write_text('["The GPU was shared."]')
+        with pytest.raises(InputError, match=r"remarks.json cannot be read .* write \{"):
+            told(tmp_path)
 
     def test_what_is_missing_is_said_once_and_only_licensed_data_cannot_be_had(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9], adam=[0.8])
@@ -201,8 +208,7 @@ class TestRules:
         assert outcomes["WikiText-2, test: level with SGD"] == "not run yet"
         assert outcomes["SWB-300: level with momentum SGD, ahead of the rest"] == "cannot be run"
         assert outcomes["Ahead of Adam on all tasks"] == "not run yet"
-        assert text.count("adamplus data download") == 3
-        assert "data download cifar10 " not in text  # there are runs of it
+        assert text.count("the data was not there") == 1  # others have only not been run
         assert text.count("LDC97S62, Switchboard") == 2  # there, and in the claim about it
         assert "cifar100: not run yet; wikitext2: not run yet; swb300: cannot be run" in text
 
@@ -248,8 +254,33 @@ class TestRunsThatCount:
         )
         one = found.contestants["adam-plus"]
         assert (one.last("test_accuracy").mean, len(one.runs), one.tried) == (pytest.approx(0.8), 2, 1)
-        assert found.trials == 4
+        assert one.trials == 4
         assert "--protocol tuned --seeds 2 --tune 4" in told(tmp_path)
+
+    def test_of_two_searches_with_other_things_fixed_the_newer_counts_and_unequal_ones_leave_claims_open(
+        self, tmp_path: Path
+    ):
+        fixed = {"label": "adam-plus:beta=0.1", "started": "2026-01-01"}
+        found = self.runs(
+            tmp_path,
+            *({"values": [0.9], **fixed, **phase} for phase in ({"phase": "search", "trial": 1}, {})),
+            *({"values": [0.8], "started": "2026-01-02", "phase": "search", "trial": trial} for trial in (1, 2, 3)),
+            {"values": [0.8], "started": "2026-01-02"},
+            *({"values": [0.7], "label": "msgd", **phase} for phase in ({"phase": "search", "trial": 1}, {})),
+            protocol="tuned",
+        )
+        one = found.contestants["adam-plus"]
+        assert (one.label, one.tried, one.trials, one.last("test_accuracy").mean) == ("adam-plus", 1, 3, 0.8)
+        text = told(tmp_path)
+        assert "tuned*: open. searches of different lengths: Adam⁺ 3 trials, Momentum SGD 1 trials" in text
+        assert "--tune 3 --optimizers adam-plus --" in text
+        assert "--tune 1 --optimizers msgd --" in text
+        assert "--grid" not in text
+
+    def test_the_command_names_the_points_of_the_grid_that_were_run(self, tmp_path: Path):
+        labels = ("adam-plus:lr=0.1;beta=0.1;weight_decay=0", "nigt:lr=0.1;momentum=0.1;weight_decay=0")
+        self.runs(tmp_path, *({"values": [0.9], "label": label} for label in labels))
+        assert "--optimizers adam-plus,nigt:momentum=0.1 --" in told(tmp_path)
 
     def test_figures_show_runs_that_have_ended(self, tmp_path: Path):
         only_begun = self.runs(tmp_path, {"values": [0.9], "epochs": 2, "status": None})

@@ -85,7 +85,9 @@ def test_runs_that_are_there_are_kept(tmp_path: Path, task: str):
 
 def test_an_edited_task_is_another_task(tmp_path: Path, task: str):
     compare([task], ["sgd"], seeds=1, out=tmp_path)
-    Path(task).write_text(Path(task).read_text() + "# another\n")
+    Path(task).write_text(Path(task).read_text() + "# the same\n")
+    assert compare([task], ["sgd"], seeds=1, out=tmp_path).trained == 0
+    Path(task).write_text(Path(task).read_text() + "ANOTHER = True\n")
     assert compare([task], ["sgd"], seeds=1, out=tmp_path).trained == 1
 
 
@@ -532,13 +534,15 @@ def test_a_terminal_shows_every_run_that_is_on(tmp_path: Path, task: str):
     store, text = Store(tmp_path), io.StringIO()
     console = Console(file=text, force_terminal=True, width=120, height=20, color_system=None)
     specs = [
-        Spec(task, "", "sgd", "", "[bold]sgd", {"lr": 0.1}, seed=seed, epochs=4, phase="final") for seed in (1, 2, 3)
+        Spec(task, "", "sgd", "", "[bold]sgd", {"lr": 0.1}, seed=seed, epochs=4, phase="final") for seed in (1, 2, 3, 4)
     ]
     watch = Watch(console, store, "Final runs", specs, {task: "loss"})
     for spec, epochs in zip(specs, (2, 0), strict=False):
         store.run(spec).begin({"spec": spec.to_json()})
         for epoch in range(1, epochs + 1):
-            store.run(spec).append({"epoch": epoch, "seconds": 8.0 * epoch, "validation_loss": 0.25})
+            store.run(spec).append({"epoch": epoch, "seconds": 8.0 * epoch, "test_loss": 0.5, "validation_loss": 0.25})
+    store.run(specs[3]).begin({"spec": specs[3].to_json()})  # of a task that holds nothing out
+    store.run(specs[3]).append({"epoch": 1, "seconds": 8.0, "test_loss": 0.5})
     with watch:
         pass
     shown = text.getvalue()
@@ -547,7 +551,8 @@ def test_a_terminal_shows_every_run_that_is_on(tmp_path: Path, task: str):
     assert "plane [bold]sgd seed 1 2/4 loss 0.25 16 s" in lines
     assert "plane [bold]sgd seed 2 –/4" in lines
     assert "seed 3" not in shown  # no worker has it yet
-    assert "0/3 runs" in shown
+    assert "plane [bold]sgd seed 4 1/4 test loss 0.5 24 s" in lines
+    assert "0/4 runs" in shown
 
 
 def test_numbers_do_not_depend_on_who_asks(tmp_path: Path, task: str):

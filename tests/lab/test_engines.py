@@ -83,6 +83,23 @@ def test_the_run_of_a_worker_that_lost_its_device_goes_on_in_another(tmp_path: P
 
 
 @pytest.mark.slow
+def test_a_run_whose_device_is_lost_every_time_has_failed_for_that_reason(tmp_path: Path):
+    always = LOST_ONCE.replace("epoch == 2 and not flag.exists()", "epoch == 1")
+    lost, kind = write_task(tmp_path / "lost.py", always), write_task(tmp_path / "plane.py")
+    specs = [*planned(lost, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
+    ended = {one.spec.task: one.failure for one in execute(local.opened, specs, tmp_path / "runs", workers=1)}
+    run = Store(tmp_path / "runs").run(specs[0])
+    words = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert str(ended[lost]).startswith(f"{words} (worker died {TRIES} times and got no further (with status 70;")
+    assert ended[kind] is None
+    end = run.end()
+    assert end is not None
+    assert end["reason"] == ended[lost]
+    assert "lost.py" in end["traceback"]
+    assert not (run.folder / "lost.txt").exists()
+
+
+@pytest.mark.slow
 def test_a_run_that_kills_every_worker_has_failed_and_others_go_on(tmp_path: Path):
     deadly, kind = write_task(tmp_path / "deadly.py", DIES), write_task(tmp_path / "plane.py")
     specs = [*planned(deadly, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
@@ -167,7 +184,6 @@ def test_ten_kills_at_random_moments_change_nothing(
     assert not (tmp_path / "disturbed" / "aside").exists()
 
 
-@pytest.mark.slow
 def test_ray_has_the_numbers_of_processes_though_one_of_its_workers_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -204,8 +204,10 @@ class TestSchedules:
         assert task_of(name).schedule(now(19, 20, "schedule-free-sgd", history)) == {}
 
     def test_speech_anneals_before_each_of_the_last_ten_epochs(self):
-        assert [annealings(epoch, 20) for epoch in range(20)] == [0] * 10 + list(range(1, 11))
-        assert [annealings(epoch, 4) for epoch in range(4)] == [0, 0, 1, 6]  # where 20 epochs stand at 10 and 15
+        assert [annealings(epoch / 20) for epoch in range(20)] == [0] * 10 + list(range(1, 11))
+        assert [annealings((epoch + 0.99) / 20) for epoch in range(20)] == [0] * 10 + list(range(1, 11))
+        two = [annealings(Moment(1, 2, "msgd", [], part / 10).progress) for part in range(10)]
+        assert two == list(range(1, 11))  # a tenth of the epochs: the same rates, a tenth of an epoch each
         assert task_of("an4-paper").schedule(now(11, 20))["lr"] == pytest.approx(0.5)
 
     def test_text_divides_rate_and_beta_by_four_after_each_epoch_that_does_not_improve(self):

@@ -167,6 +167,8 @@ def test_settings_are_read_from_the_command_line(text: str, name: str, settings:
         ("adam:lr='1'", "the value is no number"),
         ("adam:lr=[1]", "the value is no number"),
         ("adam:lr=1;lr=2", "sets 'lr' twice"),
+        ("adam:lr=1e999", "no optimizer can use a number that is not finite"),
+        ("adam:betas=(0.9,1e999)", "no optimizer can use a number that is not finite"),
     ],
 )
 def test_what_cannot_be_read_is_named(text: str, message: str):
@@ -186,6 +188,21 @@ def test_what_an_optimizer_refuses_is_told_before_it_trains(text: str, message: 
     name, settings = optimizers.parse(text)
     with pytest.raises(InputError, match=message):
         optimizers.try_out(CONTENDERS[name], settings, text)
+
+
+def test_what_only_another_machines_device_can_judge_is_left_to_it(monkeypatch: pytest.MonkeyPatch):
+    def build(params: list[torch.nn.Parameter], lr: float = 0.1, fused: bool = False) -> torch.optim.SGD:
+        if fused and params[0].device.type == "cpu":
+            raise ValueError("fused is of CUDA")
+        return torch.optim.SGD(params, lr=lr)
+
+    contender = Contender("picky", build, {"lr": LogUniform(0.01, 3)})
+    with pytest.raises(InputError, match="fused is of CUDA"):
+        optimizers.try_out(contender, {"fused": True}, "picky:fused=True")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    optimizers.try_out(contender, {"fused": True}, "picky:fused=True", "cuda:0")
+    with pytest.raises(InputError, match="learning rate"):
+        optimizers.try_out(contender, {"fused": True, "lr": -1}, "picky:fused=True;lr=-1", "cuda:0")
 
 
 def test_a_range_is_even_in_the_logarithm_and_what_is_printed_is_what_is_run():
@@ -222,7 +239,7 @@ def test_an_optimizer_is_found_in_a_file(tmp_path: Path):
     assert isinstance(contender, Contender)
     assert contender.name == "mine"
     assert optimizers.parse(f"{file}:rho=0.7") == (str(file), {"rho": 0.7})
-    file.write_text(file.read_text() + "# edited\n")
+    file.write_text(file.read_text() + "EDITED = True\n")
     assert optimizers.find(str(file))[1] != digest
 
 

@@ -66,7 +66,7 @@ class TestCommand:
             assert claim.sentence in text
         row = next(line for line in text.splitlines() if line.startswith("| 1. CIFAR-10: best in train"))
         # nothing was run with the paper's own budget; what was run has an outcome
-        assert re.fullmatch(r"\| .* \| 4\.1 \| not run yet \| (\*\*(not )?reproduced\*\*) \|", row)
+        assert re.fullmatch(r"\| .* \| 4\.1 \| not run yet \| (holds|does not hold) \|", row)
         runs = record(out / "paper-1-epochs" / "cifar10")
         assert runs["command"].startswith(
             "adamplus reproduce cifar10 --data DIR --out out --protocol paper --epochs 1 "
@@ -110,6 +110,16 @@ class TestCommand:
         every = [run.metrics()[-1]["test_accuracy"] for run in Store(tmp_path / "paper-1-epochs" / "cifar10").runs()]
         assert best.last("test_accuracy").mean in every
         assert "(best of 3)" in (tmp_path / "claims.md").read_text()
+
+    def test_a_point_of_the_grid_can_be_run_by_itself(self, data: Path, tmp_path: Path):
+        write_all(data)
+        words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path)
+        assert trained(said("wikitext2", "--optimizers", "adam-plus:lr=10,sgd", *words)) == [2]
+        stored = read(tmp_path, "paper-1-epochs", EXPERIMENTS["wikitext2"])
+        assert stored.contestants["adam-plus"].label == "adam-plus:lr=10;beta=0.9;weight_decay=0"
+        assert "--optimizers adam-plus:lr=10,sgd --" in (tmp_path / "claims.md").read_text()
+        assert trained(said("wikitext2", "--optimizers", "adam-plus", *words)) == [1]
+        assert read(tmp_path, "paper-1-epochs", EXPERIMENTS["wikitext2"]).contestants["adam-plus"].tried == 2
 
     def test_the_tuned_protocol_searches_rate_decay_and_beta_on_held_out_data(self, data: Path, tmp_path: Path):
         write_all(data)
@@ -225,7 +235,9 @@ class TestCommand:
             (("cifar10", "--protocol", "paperr"), "unknown protocol 'paperr': did you mean paper?"),
             (("cifar10", "--optimizers", "adamw"), "'adamw' is none of the paper's optimizers: did you mean adam"),
             (("cifar10", "--optimizers", ","), "no optimizers to run"),
-            (("cifar10", "--optimizers", "msgd:lr=1"), "--protocol paper has the paper's settings"),
+            (("cifar10", "--optimizers", "msgd:lr=1"), "'msgd:lr=1' is not the paper's on cifar10: it has lr=0.1; try"),
+            (("an4", "--optimizers", "adam-plus:beta=0.2"), "it has lr=0.1, beta=0.01|0.1|0.9; try --protocol tuned"),
+            (("cifar10", "--optimizers", "msgd:nesterov=True"), "'msgd:nesterov=True' is not the paper's on cifar10"),
             (("cifar10", "--protocol", "tuned", "--optimizers", "msgd:rate=1"), "msgd has no setting 'rate'"),
             (("cifar10", "--protocol", "tuned", "--grid"), "are of --protocol paper"),
             (("cifar10", "--weight-decay", "-1"), "a weight decay of -1 is none"),

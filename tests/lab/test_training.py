@@ -2,8 +2,10 @@
 
 import copy
 import dataclasses
+import gc
 import math
 import time
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,7 +53,7 @@ def learner(optimizer: str = "adam-plus", **changes: Any) -> Learner:
 
 
 def without_times(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+    return [{name: value for name, value in line.items() if not name.endswith("seconds")} for line in lines]
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
@@ -78,6 +80,9 @@ def test_a_killed_run_goes_on_bit_for_bit(optimizer: str, tmp_path: Path, monkey
     assert checkpoint["epoch"] == 3
     train(spec(optimizer), killed)
     assert without_times(killed.metrics()) == without_times(whole.metrics())
+    walls = [line["wall_seconds"] for line in killed.metrics()]
+    assert walls == sorted(walls)  # the time before the kill counts
+    assert all(line["wall_seconds"] > line["seconds"] for line in killed.metrics())
     assert [run.end()["status"] for run in (whole, killed)] == ["finished", "finished"]  # type: ignore[index]
     assert not (killed.folder / "checkpoint.pt").exists()
 
@@ -95,13 +100,16 @@ def test_epochs_after_the_last_checkpoint_are_trained_again(tmp_path: Path, monk
     assert without_times(killed.metrics()) == without_times(whole.metrics())
 
 
-def test_checkpoints_take_no_more_than_their_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("cost", "expected"), [(0.25, [5, 18, 31]), (0.0625, [*range(5, 40, 5)]), (9.0, [5, 305])])
+def test_checkpoints_take_their_share_of_the_time(
+    cost: float, expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     now, saved, original = [0.0], list[int](), Run.save
 
     def save(self: Run, content: dict[str, Any]) -> None:
         original(self, content)
         saved.append(content["epoch"])
-        now[0] += 0.25  # 2 % of 12.5 s
+        now[0] += cost  # 0.25 s are 2 % of 12.5; 9 s are that of 450, which is too long
 
     def epoch(self: Learner, number: int, history: list[dict[str, float]]) -> dict[str, float]:
         now[0] += 1
@@ -111,8 +119,61 @@ def test_checkpoints_take_no_more_than_their_share_of_the_time(tmp_path: Path, m
     monkeypatch.setattr(Run, "save", save)
     monkeypatch.setattr(Learner, "epoch", epoch)
     monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    train(spec(epochs=40), Run(tmp_path / "run"), checkpoint_every=5.0)
-    assert saved == [5, 18, 31]
+    train(spec(epochs=40 if cost < 1 else 310), Run(tmp_path / "run"), checkpoint_every=5.0)
+    assert saved == expected
+
+
+def test_a_run_that_has_ended_keeps_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made: list[weakref.ref[Learner]] = []
+    original = Learner.prepare
+    monkeypatch.setattr(Learner, "prepare", lambda self: (made.append(weakref.ref(self)), original(self))[1])
+    gc.collect()
+    gc.disable()  # of itself, or a model that fills half of the memory would leave no room for the next
+    try:
+        train(spec(), Run(tmp_path / "run"))
+        assert [one() for one in made] == [None]
+    finally:
+        gc.enable()
+
+
+def test_a_checkpoint_for_which_there_is_no_room_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = Run(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        kill_at(patch, 3)
+        with pytest.raises(Killed):
+            train(spec(), run, checkpoint_every=0.0)
+
+    def full(self: Learner, state: dict[str, Any]) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "load", full)
+        train(spec(), run)
+    end = run.end()
+    assert end is not None
+    assert (end["status"], end["reason"]) == ("failed", "OutOfMemoryError: CUDA out of memory")
+    (run.folder / "end.json").unlink()
+    begun: list[int] = []
+    original = Learner.epoch
+    monkeypatch.setattr(Learner, "epoch", lambda self, n, history: (begun.append(n), original(self, n, history))[1])
+    train(spec(), run)
+    assert begun == [3]
+
+
+def test_a_run_that_goes_on_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = Run(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        kill_at(patch, 3)
+        with pytest.raises(Killed):
+            train(spec(), run, checkpoint_every=0.0)
+    assert "resumed" not in run.settings()
+    here = training.certificate(torch.device("cpu"))
+    there = here | {"hardware": "an abacus", "started": "tomorrow"}
+    monkeypatch.setattr(training, "certificate", lambda device: there)
+    train(spec(), run)
+    assert run.settings()["hardware"] == here["hardware"]
+    names = ("versions", "hardware", "git", "started")
+    assert run.settings()["resumed"] == [{"epoch": 4, **{name: there[name] for name in names}}]
 
 
 def test_every_optimizer_starts_from_the_same_model():
@@ -429,13 +490,62 @@ def test_the_first_batch_is_a_step_of_its_own():
 
 def test_asking_git_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     git = tmp_path / "git"
-    git.write_text('#!/bin/sh\necho "$@" >> "$0.calls"\n')
+    git.write_text('#!/bin/sh\necho "$@" >> "$0.calls"; [ "$2" = status ] || echo 0123\n')
     git.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert git_state() == {"commit": "", "dirty": False}
+    assert git_state() == {"commit": "0123", "dirty": False}
     calls = (tmp_path / "git.calls").read_text().splitlines()
     assert len(calls) == 2
     assert all(call.startswith("--no-optional-locks ") for call in calls)
+
+
+def test_code_that_has_travelled_without_its_repository_is_told_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert git_state() == {"commit": None, "dirty": None}
+    monkeypatch.setenv("ADAMPLUS_COMMIT", "0123")
+    assert git_state() == {"commit": "0123", "dirty": None}
+
+
+@pytest.mark.parametrize(
+    ("edited", "same"),
+    [
+        (
+            '"""Other words,\non lines."""\n# and more\n\ndef f(x):\n\n    # why\n    """Twice."""\n    return 2 * x\n',
+            True,
+        ),
+        ('"""A file."""\ndef f(x):\n    """Twice."""\n    return 3 * x\n', False),
+        ('"""A file."""\ndef f(x):\n    return 2 * x\n', True),
+        ('"""A file."""\ndef f(x): "Twice."; return 3 * x\n', False),
+        ('"""A file."""\ndef f(x):\n    """Twice."""\n    return (2 * # why\n            x)\n', False),
+        ('"""A file."""\nNAME = """words"""\ndef f(x):\n    """Twice."""\n    return 2 * x\n', False),
+    ],
+)
+def test_what_a_file_does_is_digested_and_not_what_it_says(edited: str, same: bool, tmp_path: Path):
+    file, other = tmp_path / "a.py", tmp_path / "b.py"
+    file.write_text('"""A file."""\n\n\ndef f(x):\n    """Twice."""\n    return 2 * x\n')
+    other.write_text(edited)
+    assert (digest(file) == digest(other)) is same
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('TEXT = """\n# one\n"""\n', 'TEXT = """\n# two\n"""\n'),
+        ('TEXT = """a\nb"""\n', 'TEXT = """a\n\nb"""\n'),
+        ('def lr(): "rate"; return 0.1\n', 'def lr(): "rate"; return 0.9\n'),
+        ('class A: "doc"; batch = 8\n', 'class A: "doc"; batch = 64\n'),
+        ('"""1"""\nn = int(__doc__)\n', '"""2"""\nn = int(__doc__)\n'),
+        ('x = f"{1}"\n', 'x = f"{1} "\n'),
+        ('x = f"""{1}\n# a"""\n', 'x = f"""{1}\n# b"""\n'),
+        ("if x:\n    a()\n    b()\n", "if x:\n    a()\nb()\n"),
+    ],
+)
+def test_two_programs_have_two_digests(one: str, other: str, tmp_path: Path):
+    (tmp_path / "a.py").write_text(one)
+    (tmp_path / "b.py").write_text(other)
+    assert digest(tmp_path / "a.py") != digest(tmp_path / "b.py")
 
 
 def graphed(monkeypatch: pytest.MonkeyPatch, optimizer: str) -> Learner:
@@ -482,7 +592,7 @@ def test_a_file_that_has_changed_is_not_trained_under_its_old_name(tmp_path: Pat
     task = tmp_path / "blobs_again.py"
     task.write_text(Path(TASK).read_text())
     old = spec(task=str(task))
-    task.write_text(Path(TASK).read_text() + "# edited\n")
+    task.write_text(Path(TASK).read_text() + "EDITED = True\n")
     with pytest.raises(InputError, match="has changed since the comparison began"):
         train(old, Run(tmp_path / "run"))
     with pytest.raises(InputError, match="adam-plus has changed"):

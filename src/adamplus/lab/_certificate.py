@@ -1,5 +1,6 @@
 """Where numbers come from: versions, hardware and the state of the code."""
 
+import os
 import platform
 import subprocess
 from datetime import UTC, datetime
@@ -11,6 +12,8 @@ import torch
 from adamplus import __version__
 
 from .bench._device import hardware
+
+COMMIT = "ADAMPLUS_COMMIT"
 
 
 def certificate(device: torch.device) -> dict[str, Any]:
@@ -25,7 +28,10 @@ def certificate(device: torch.device) -> dict[str, Any]:
 
 
 def git_state() -> dict[str, Any]:
-    """Commit of the code, and whether it was changed since; unknown where there is no repository."""
+    """Commit of the code, and whether it was changed since.
+
+    Where the code has travelled without its repository, what ADAMPLUS_COMMIT says; else unknown.
+    """
 
     def asked(*words: str) -> str | None:
         try:
@@ -43,4 +49,4 @@ def git_state() -> dict[str, Any]:
         return done.stdout.strip()
 
     commit, changes = asked("rev-parse", "HEAD"), asked("status", "--porcelain", "--untracked-files=no")
-    return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+    return {"commit": commit or os.environ.get(COMMIT), "dirty": None if changes is None else bool(changes)}

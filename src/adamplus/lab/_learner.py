@@ -7,6 +7,7 @@ a metric before the end of an epoch. On a CPU, and on several devices under DDP,
 import hashlib
 import time
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -52,6 +53,7 @@ class Learner:
         self.trained: Any = DistributedDataParallel(self.forward) if self.world > 1 else self.forward
         if self.graphed:
             self.trained = self.model  # which is compiled with what is around it
+        self.autocast = partial(_autocast, self.device.type, spec.precision)
         self.evaluation = Evaluation(task, self.model, self.forward, self.data, self.autocast)
         self.meter = Meter(self.device)
         self.steps, self.seconds = 0, 0.0
@@ -60,11 +62,6 @@ class Learner:
     def _placed(self, split: Split) -> Split:
         x, y = (t.to(self.device) for t in split)
         return (x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x), y
-
-    def autocast(self) -> Any:
-        """The precision of forward passes."""
-        half = self.spec.precision == "bfloat16"
-        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if half else nullcontext()
 
     def loss(self, rows: Tensor) -> tuple[Tensor, tuple[str, ...], Tensor]:
         """Of some rows of the training data: what is minimised; what is told, by name and as sums over the rows."""
@@ -144,7 +141,7 @@ class Learner:
         """Train for one epoch (0, 1, …), and evaluate: a line of metrics."""
         torch.manual_seed(_mixed(self.spec.seed, number))  # so that an epoch is the same after a resumption
         now = Moment(number, self.spec.epochs, self.spec.optimizer, history)
-        lr = self.optimizing.set(self.task.schedule(now))
+        settings = self.optimizing.set(self.task.schedule(now))
         if not self.task.ordered:
             self.order.copy_(torch.randperm(len(self.order)))
         if self.rank:  # or all ranks would draw the same crops and drop the same units
@@ -158,12 +155,12 @@ class Learner:
             self.first_step(self.spec.first_batch)
         for start in range(0, len(self.order), self.task.batch):
             if self.task.stepwise:
-                lr = self.optimizing.set(self.task.schedule(now._replace(part=start / len(self.order))))
+                settings = self.optimizing.set(self.task.schedule(now._replace(part=start / len(self.order))))
             self.step(start)
             self.steps += 1
         running = self.task.summary(self.meter.means())  # the first wait of the epoch
         self.seconds += time.perf_counter() - begun
-        line: dict[str, float] = {"epoch": number + 1, "step": self.steps, "seconds": self.seconds, "lr": lr}
+        line: dict[str, float] = {"epoch": number + 1, "step": self.steps, "seconds": self.seconds, **settings}
         line |= {f"running_{name}": value for name, value in running.items()}
         line |= self.optimizing.stats() | (probed(self) if self.spec.probe else {})
         return line | self.evaluation.metrics(self.optimizer)
@@ -191,6 +188,11 @@ class Learner:
         self.model.load_state_dict(state["model"])
         self.optimizing.load(state["optimizing"])
         self.steps, self.seconds = state["steps"], state["seconds"]
+
+
+def _autocast(kind: str, precision: str) -> Any:
+    """The precision of forward passes."""
+    return torch.autocast(kind, torch.bfloat16, cache_enabled=False) if precision == "bfloat16" else nullcontext()
 
 
 def _mixed(*numbers: int) -> int:

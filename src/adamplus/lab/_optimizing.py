@@ -34,8 +34,8 @@ class Optimizing:
         for group in self.optimizer.param_groups:
             group.update({name: torch.tensor(float(group[name]), device=self.device) for name in self.tensors})
 
-    def set(self, factors: dict[str, float]) -> float:
-        """Have settings of the start, times factors, which are 1 where none is given; the learning rate now."""
+    def set(self, factors: dict[str, float]) -> dict[str, float]:
+        """Have settings of the start, times factors, which are 1 where none is given; the rate, and what changes."""
         for name in factors.keys() - self.changed:
             self._check(name)
         self.changed |= factors.keys()
@@ -47,7 +47,8 @@ class Optimizing:
                 else:
                     group[name] = value
         # Not the group's own, which the device may have: to read it would be to wait.
-        return float(self.start[0]["lr"]) * factors.get("lr", 1.0)
+        told = [name for name in ("lr", *sorted(self.changed - {"lr"})) if name in self.start[0]]
+        return {name: float(self.start[0][name]) * factors.get(name, 1.0) for name in told}
 
     def _check(self, name: str) -> None:
         known = {key for contender in optimizers.CONTENDERS.values() for key in contender.names()}

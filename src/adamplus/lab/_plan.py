@@ -133,7 +133,7 @@ def plan(
     natural: Precision = "float32" if where == "cpu" else "bfloat16"
     if precision is not None and precision not in get_args(Precision):
         raise InputError(f"unknown precision {precision!r}: {nearest(precision, get_args(Precision))}")
-    entries = _entries(labels, ranges or {})
+    entries = _entries(labels, ranges or {}, where)
     return Plan(
         tasks=_tasks(task_names, processes, tuned=tune > 0, here=not elsewhere),
         entries=entries,
@@ -193,7 +193,7 @@ def _tasks(names: Sequence[str], processes: int, *, tuned: bool, here: bool) -> 
     return found
 
 
-def _entries(labels: Sequence[str], ranges: Mapping[str, Mapping[str, LogUniform]]) -> list[Entry]:
+def _entries(labels: Sequence[str], ranges: Mapping[str, Mapping[str, LogUniform]], device: str) -> list[Entry]:
     if not labels:
         raise InputError(f"no optimizers to compare: there are {', '.join(optimizers.CONTENDERS)}")
     entries = []
@@ -203,7 +203,7 @@ def _entries(labels: Sequence[str], ranges: Mapping[str, Mapping[str, LogUniform
         entries.append(Entry(label, name, digest, contender, given, ranges.get(name, {})))
     _refuse_twice([(entry.name, entry.given) for entry in entries], labels, "optimizer")
     for entry in entries:
-        optimizers.try_out(entry.contender, entry.given, entry.label)
+        optimizers.try_out(entry.contender, entry.given, entry.label, device)
     return entries
 
 

@@ -101,9 +101,10 @@ def _cells(spec: Spec, lines: Sequence[Mapping[str, Any]], metric: str) -> tuple
     if not lines:
         return *run, f"–/{spec.epochs}", "", ""
     last = lines[-1]
-    value = last.get(f"validation_{metric}")
+    split = "validation" if f"validation_{metric}" in last else "test"
+    value = last.get(f"{split}_{metric}")
     left = last["seconds"] / len(lines) * (spec.epochs - len(lines))
-    told = "" if value is None else f"{metric} {value:.4g}"
+    told = "" if value is None else f"{'test ' * (split == 'test')}{metric} {value:.4g}"
     return *run, f"{len(lines)}/{spec.epochs}", told, _duration(left)
 
 

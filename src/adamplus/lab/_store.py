@@ -29,6 +29,12 @@ COMPARISON = "comparison.json"
 SETTINGS, METRICS, CHECKPOINT, END = "settings.json", "metrics.jsonl", "checkpoint.pt", "end.json"
 
 
+LAST_WORDS = "lost.txt"
+"""Of an attempt whose device was lost: the reason on the first line, and where."""
+MAKER = ("versions", "hardware", "git")
+"""What of a run's settings says who trains it."""
+
+
 class CorruptError(Exception):
     """A run's folder does not hold what it should; the message says what is wrong."""
 
@@ -40,10 +46,20 @@ class Run:
         self.folder = folder
 
     def begin(self, settings: dict[str, Any]) -> None:
-        """Write what is known before the first step, unless an interrupted start has done so."""
+        """Write what is known before the first step, unless an interrupted start has done so.
+
+        Where that was by another version, machine or commit, `resumed` says by which the run goes on, from which epoch.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / SETTINGS).exists():
             write(self.folder / SETTINGS, settings)
+            return
+        begun = self.settings()
+        makers = [begun, *begun.get("resumed", [])]
+        if any(makers[-1].get(name) != settings.get(name) for name in MAKER):
+            now = {name: settings.get(name) for name in (*MAKER, "started")}
+            resumed = [*makers[1:], {"epoch": len(self.metrics()) + 1, **now}]
+            write(self.folder / SETTINGS, begun | {"resumed": resumed})
 
     def append(self, line: dict[str, Any]) -> None:
         """Add an epoch's metrics."""
@@ -66,6 +82,8 @@ class Run:
         path = self.folder / CHECKPOINT
         try:
             return torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
+        except OSError:  # the disk's, which may have it whole
+            raise
         except Exception as error:  # whatever pickle and zip make of half a file
             raise CorruptError(f"{CHECKPOINT} cannot be read: {error}") from error
 
@@ -86,7 +104,8 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         write(self.folder / END, end)
         if end["status"] != "failed":
-            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+            for name in (CHECKPOINT, LAST_WORDS):
+                (self.folder / name).unlink(missing_ok=True)
 
     def settings(self) -> dict[str, Any]:
         """What `begin` wrote."""

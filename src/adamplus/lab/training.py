@@ -1,5 +1,6 @@
 """One run: trains a model as a specification says, and keeps what happens in its folder."""
 
+import gc
 import math
 import time
 import traceback
@@ -20,7 +21,9 @@ from ._store import CorruptError, Run
 from .tasks import Task
 
 SAVING = 0.02
-"""How much of its time a run may spend on checkpoints: a large model has fewer of them."""
+"""How much of its time a run is to spend on checkpoints: a large model has fewer of them."""
+LONGEST = 300.0
+"""Seconds between two, or little more, however long they take: what a kill may cost."""
 
 
 class DeviceLostError(Exception):
@@ -40,10 +43,10 @@ def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
     except (OSError, CorruptError, InputError):
         raise
     except Exception as error:
+        if _is_lost(spec.device):
+            raise DeviceLostError(f"{type(error).__name__}: {error}") from error
         if dist.is_initialized():  # others wait for this process, and torchrun ends them if it ends
             raise
-        if _is_lost(spec.device):
-            raise DeviceLostError from error
         text = "".join(traceback.format_exception(error))
         end = {"status": "failed", "reason": f"{type(error).__name__}: {error}", "traceback": text}
     if not dist.is_initialized() or dist.get_rank() == 0:
@@ -57,6 +60,8 @@ def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
 
 
 def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
+    begun = time.perf_counter()
+    _make_room(spec.device)
     task, digest = tasks.find(spec.task)
     for name, now, then in (
         (spec.task, digest, spec.task_digest),
@@ -80,14 +85,20 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
     if (checkpoint := run.checkpoint()) is not None:
         try:
             learner.load(checkpoint["learner"])
+        except torch.OutOfMemoryError:  # which is no fault of the checkpoint
+            raise
         except Exception as error:  # whatever the model and the optimizer make of it
+            if _is_lost(spec.device):
+                raise
             raise CorruptError(f"checkpoint.pt does not fit: {error}") from error
         history = run.metrics()
     learner.prepare()
     events = Events(run.folder, len(history)) if writes else None
+    spent = history[-1].get("wall_seconds", 0.0) if history else 0.0
     saved, pause, reason = time.perf_counter(), checkpoint_every, None
     for number in range(len(history), spec.epochs):
         line = learner.epoch(number, history)
+        line["wall_seconds"] = spent + time.perf_counter() - begun
         history.append(line)
         if events is not None:
             run.append(line)
@@ -95,7 +106,7 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
             if (now := time.perf_counter()) - saved >= pause and number + 1 < spec.epochs:
                 run.save({"epoch": number + 1, "learner": learner.state()})
                 saved = time.perf_counter()
-                pause = max(checkpoint_every, (saved - now) / SAVING) if checkpoint_every else 0.0
+                pause = min(max(checkpoint_every, (saved - now) / SAVING), LONGEST) if checkpoint_every else 0.0
         if (reason := _diverged(line)) is not None:
             break
     if events is not None:
@@ -121,6 +132,13 @@ def _settings(spec: Spec, task: Task, learner: Learner | None) -> dict[str, Any]
         "parameters": None if learner is None else sum(p.numel() for p in learner.model.parameters()),
         **certificate(torch.device(spec.device)),
     }
+
+
+def _make_room(device: str) -> None:
+    """Free what this process's earlier runs had on the device: graphs and compiled code refer to each other."""
+    if device != "cpu":
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def _is_lost(device: str) -> bool:

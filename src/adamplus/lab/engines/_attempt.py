@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
 from .._errors import InputError
 from .._spec import Spec
-from .._store import END, SETTINGS, CorruptError, Run, Store
+from .._store import END, LAST_WORDS, SETTINGS, CorruptError, Run, Store
 from ..training import DeviceLostError, train
 
 TRIES = 3
@@ -74,11 +75,21 @@ def attempt(spec: Spec, root: Path) -> Answer:
     except (InputError, CorruptError, SystemExit) as error:
         answer.failure = reason(error)
         record_failure(run, answer.failure, details(error))
-    except DeviceLostError:  # every later run of this process would fail, too
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(LOST)
+    except DeviceLostError as error:  # every later run of this process would fail, too
+        (run.folder / LAST_WORDS).write_text(f"{error}\n{details(error)}", encoding="utf-8")
+        die(error)
+    if (run.folder / SETTINGS).exists() and "resumed" in run.settings():
+        answer.notes.append(
+            f"{run.folder.relative_to(root)} was begun by another version, machine or commit: see its settings.json"
+        )
     return answer
+
+
+def die(error: DeviceLostError) -> NoReturn:
+    """End this process, and say why."""
+    traceback.print_exception(error)
+    sys.stderr.flush()
+    os._exit(LOST)
 
 
 def concerns_store(error: OSError, root: Path) -> bool:
@@ -119,7 +130,12 @@ def ended(spec: Spec, answer: Answer) -> Ended:
 
 def given_up(spec: Spec, root: Path, failure: str) -> Ended:
     """What the comparison is told of a run that no worker answers for."""
-    record_failure(Store(root).run(spec), failure)
+    run, details = Store(root).run(spec), None
+    with suppress(OSError):
+        details = (run.folder / LAST_WORDS).read_text(encoding="utf-8")
+        (run.folder / LAST_WORDS).unlink()
+        failure = f"{details.partition(chr(10))[0]} ({failure})"
+    record_failure(run, failure, details)
     return Ended(spec, failure)
 
 

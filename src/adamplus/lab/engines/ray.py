@@ -17,7 +17,7 @@ from typing import Any
 
 from .._errors import InputError
 from .._spec import Spec
-from .._store import END, SETTINGS, Run, Store, write
+from .._store import CHECKPOINT, END, SETTINGS, Run, Store, write
 from .._store import replace as replace_file
 from . import Execute
 from ._attempt import TRIES, Answer, Ended, attempt, ended, epochs, given_up
@@ -123,6 +123,7 @@ def _store(files: dict[str, bytes], spec: Spec, run: Run) -> None:
     if not files:
         return
     run.folder.mkdir(parents=True, exist_ok=True)
+    (run.folder / CHECKPOINT).unlink(missing_ok=True)  # of an attempt that came before
     for name in sorted(files, key=lambda name: name == END):
         replace_file(run.folder / name, files[name])
         if name == SETTINGS:  # the worker had the user's files elsewhere

@@ -12,9 +12,9 @@ import torch.distributed as dist
 from .._errors import InputError
 from .._spec import Spec
 from .._store import SETTINGS, CorruptError, Run, Store
-from ..training import train
+from ..training import DeviceLostError, train
 from . import Execute
-from ._attempt import Ended, concerns_store, details, reason, record_failure, set_aside
+from ._attempt import Ended, concerns_store, details, die, reason, record_failure, set_aside
 
 
 def processes() -> int:
@@ -119,6 +119,8 @@ def _train(spec: Spec, run: Run, root: Path) -> tuple[str, str] | None:
             train(spec, run)
         else:
             train(replace(spec, device=f"cuda:{os.environ['LOCAL_RANK']}"), run)
+    except DeviceLostError as error:
+        die(error)  # and torchrun ends the others, which have nobody to wait for
     except (Exception, SystemExit) as error:
         if isinstance(error, OSError) and concerns_store(error, root):
             raise

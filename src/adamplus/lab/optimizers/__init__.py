@@ -1,6 +1,7 @@
 """The optimizers that comparisons know: one line of registration a file."""
 
 import ast
+import math
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,14 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     return name, settings
 
 
-def try_out(contender: Contender, given: dict[str, Any], text: str) -> None:
-    """Build it once: what it refuses, and that it is not installed, is told now and not by every run."""
-    parameters = [Parameter(torch.zeros(2, 2)), Parameter(torch.zeros(2))]
+def try_out(contender: Contender, given: dict[str, Any], text: str, device: str = "cpu") -> None:
+    """Build it once: what it refuses, and that it is not installed, is told now and not by every run.
+
+    On the device where it is to train, if that is one of this machine's; else without what can be refused only there.
+    """
+    here = device == "cpu" or torch.cuda.is_available()
+    given = given if here else {key: value for key, value in given.items() if key not in ("fused", "capturable")}
+    parameters = [Parameter(torch.zeros(shape, device=device if here else "cpu")) for shape in ((2, 2), (2,))]
     tuned = {key: space.at(0.5) for key, space in contender.search.items()}
     try:
         contender.build(parameters, **{**contender.settings, **tuned, **given})
@@ -74,6 +80,8 @@ def _value(key: str, value: str, words: tuple[str, ...], text: str) -> Any:
     except (ValueError, SyntaxError):
         parsed = ...
     numbers = parsed if isinstance(parsed, tuple) else (parsed,)
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+        raise InputError(f"{key}={value} of {text!r}: no optimizer can use a number that is not finite")
     if not all(number is None or isinstance(number, (bool, int, float)) for number in numbers):
         allowed = f"none of {', '.join(words)}" if words else "no number (nor True, False or None)"
         raise InputError(f"{key}={value} of {text!r}: the value is {allowed}")

@@ -151,8 +151,9 @@ def draw_legend(figure: "Figure", labels: list[str], shown: list[str]) -> None:
     names = [f"{label[:31]}…" if len(label) > 32 else label for label in shown]
     width, height = figure.get_size_inches()
     columns = int(width / (0.75 + 0.075 * max(map(len, names), default=1)))  # inches of a line, and of a letter
-    columns = min(max(1, columns), 4)
-    figure.set_size_inches(width, height + 0.18 * math.ceil(len(names) / columns))
+    rows = math.ceil(len(names) / min(max(1, columns), 4))
+    columns = math.ceil(len(names) / max(1, rows)) or 1  # as full as each other
+    figure.set_size_inches(width, height + 0.18 * rows)
     # matplotlib leaves out what begins with an underscore, as a file's name may
     names = [f"\u200b{name}" for name in names]
     legend = figure.legend(lines, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3)

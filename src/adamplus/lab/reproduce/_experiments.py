@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..optimizers import LogUniform
+from .._errors import InputError
+from ..optimizers import LogUniform, parse
 
 Protocol = Literal["paper", "tuned"]
 NAMES = {
@@ -30,9 +31,14 @@ class Words:
     declared: str = ""
     """Which of them the paper does not name, and why it is this one here."""
 
-    def labels(self, optimizer: str, grid: bool, weight_decay: float) -> list[str]:
-        """As a comparison takes them: one, or a grid."""
-        values = {key: self.tried.get(key, (value,)) if grid else (value,) for key, value in self.named.items()}
+    def values(self, key: str) -> tuple[float, ...]:
+        """What the paper has tried of a setting."""
+        return self.tried.get(key, (self.named[key],))
+
+    def labels(self, optimizer: str, grid: bool, weight_decay: float, given: Mapping[str, float]) -> list[str]:
+        """As a comparison takes them: one, or a grid; `given` are points of the grid that somebody asks for."""
+        chosen = {**self.named, **given}
+        values = {key: self.values(key) if grid and key not in given else (value,) for key, value in chosen.items()}
         points = [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
         return [_label(optimizer, {**point, "weight_decay": weight_decay}) for point in points]
 
@@ -68,9 +74,20 @@ class Experiment:
         """Whose data is split, and whose rates are lowered, as the protocol has it."""
         return f"{self.name}-paper" if protocol == "paper" else self.name
 
-    def labels(self, optimizer: str, protocol: Protocol, grid: bool = False, weight_decay: float = 0.0) -> list[str]:
-        """What a comparison is asked for; in the tuned protocol that is what the user asks for."""
-        return self.words[optimizer].labels(optimizer, grid, weight_decay) if protocol == "paper" else [optimizer]
+    def labels(self, asked: str, protocol: Protocol, grid: bool = False, weight_decay: float = 0.0) -> list[str]:
+        """What a comparison is asked for, of `name` or `name:key=value`; in the paper's protocol, of what it tried."""
+        if protocol == "tuned":
+            return [asked]
+        name, given = parse(asked)
+        for key, value in given.items():
+            if key not in self.words[name].named or value not in self.words[name].values(key):
+                tried = self._tried(name)
+                raise InputError(f"{asked!r} is not the paper's on {self.name}: it has {tried}; try --protocol tuned")
+        return self.words[name].labels(name, grid, weight_decay, given)
+
+    def _tried(self, name: str) -> str:
+        words = self.words[name]
+        return ", ".join(f"{key}={'|'.join(f'{v:g}' for v in words.values(key))}" for key in words.named)
 
     def searched(self) -> dict[str, dict[str, LogUniform]]:
         """What the tuned protocol searches beside the learning rate, by optimizer."""

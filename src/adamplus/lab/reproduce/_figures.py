@@ -1,8 +1,8 @@
 """The paper's figures, from stored runs: training and test beside each other, and Σ‖z‖ of the two image models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..report._charts import curves, style
 from ..report._figures import draw_curve, draw_legend, drawing, new_figure, save
@@ -35,14 +35,14 @@ def _experiment(stored: Stored, folder: Path) -> list[Path]:
     found = {name: curves(runs) for name, one in stored.contestants.items() if (runs := _shown(one))}
     names = list(NAMES.values())
     for axes, panel in zip(panels, stored.experiment.panels.values(), strict=True):
-        for name, curve in found.items():
-            if panel.column in curve["columns"]:
-                draw_curve(axes, curve["epoch"], curve["columns"][panel.column], names.index(NAMES[name]))
+        _draw(axes, found, panel.column)
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=(1, 2, 5, 10)))
         axes.set_ylabel(panel.title)
         if panel.column.endswith("perplexity"):  # the early epochs of one optimizer would flatten everybody's end
             _logarithmic(axes)
+        if panel.column.endswith("accuracy") and (inset := _inset(axes, found, panel.column)) is not None:
+            _draw(inset, found, panel.column)
     figure.suptitle(f"{stored.experiment.title} ({stored.folder})")
     draw_legend(figure, names, [NAMES[name] for name in found])
     return save(figure, folder / f"{stored.folder}-{stored.experiment.name}")
@@ -57,12 +57,49 @@ def _growth(stored: Sequence[Stored], folder: Path) -> list[Path]:
             axes.plot(steps, sums, linewidth=1.5, color=colour, marker="o" if len(steps) == 1 else None)
             if (found := growth(run.epochs)) is not None and found.flattens:
                 axes.axvline(found.knee, color="#7A7A7A", linewidth=0.8, linestyle=(0, (3, 2)))
+                axes.text(
+                    found.knee,
+                    0.02,
+                    " kink of the fit",
+                    color="#5A5A5A",
+                    fontsize=8,
+                    transform=axes.get_xaxis_transform(),
+                )
         axes.set_xlabel("iteration")
         axes.set_ylabel(r"$\sum_{i \leq t}\,\Vert z_i \Vert$")
         axes.ticklabel_format(style="sci", scilimits=(-2, 3), useMathText=True)
         axes.set_title(one.experiment.title, fontsize=9)
-    figure.suptitle(f"Growth in Adam⁺ ({stored[0].folder}), a line a seed; dashed: where it flattens", fontsize=9)
+    figure.suptitle(f"Growth in Adam⁺ ({stored[0].folder})", fontsize=9)
     return save(figure, folder / f"{stored[0].folder}-growth")
+
+
+def _draw(axes: "Axes", found: Mapping[str, dict[str, Any]], column: str) -> None:
+    for name, curve in found.items():
+        if column in curve["columns"]:
+            draw_curve(axes, curve["epoch"], curve["columns"][column], list(NAMES).index(name))
+
+
+def _inset(axes: "Axes", found: Mapping[str, dict[str, Any]], column: str) -> "Axes | None":
+    """For the end of a long run, in a corner where no curve is: what decides a claim may be a point or two there."""
+    from matplotlib.ticker import MaxNLocator
+
+    last = max(curve["epoch"][-1] for curve in found.values())
+    ends = [
+        value
+        for curve in found.values()
+        for epoch, value in zip(curve["epoch"], curve["columns"].get(column, {"mean": []})["mean"], strict=False)
+        if epoch >= 0.6 * last and value is not None
+    ]
+    low, high = axes.get_ylim()
+    spread = max(ends, default=0.0) - min(ends, default=0.0)
+    if last < 20 or not 0.005 < spread / (high - low) < 0.3:
+        return None
+    limits = min(ends) - 0.1 * spread, max(ends) + 0.1 * spread
+    inset = axes.inset_axes((0.46, 0.1, 0.5, 0.46), xlim=(0.6 * last, last), ylim=limits)
+    inset.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    inset.tick_params(labelsize=6.5, length=2)
+    inset.grid(color="#e4e4e4", linewidth=0.5)
+    return inset
 
 
 def _logarithmic(axes: "Axes") -> None:

@@ -54,7 +54,7 @@ def growth(epochs: Sequence[dict[str, Any]]) -> Growth | None:
 def _bent(time: np.ndarray, total: np.ndarray, i: int) -> tuple[float, float, float]:
     """Of two parabolas that meet at point i, as a sum's parts do: squared error, and the mean slopes on both sides.
 
-    With straight lines the kink would be where a curve has most of its bend, and not where its slope jumps.
+    Straight lines would put the kink where a curve bends most on the whole, and not near where its slope jumps.
     """
     beyond = np.maximum(time - time[i], 0)
     columns = np.stack([np.ones_like(time), time, time**2, beyond, beyond**2], 1)

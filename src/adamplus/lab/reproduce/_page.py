@@ -8,7 +8,7 @@ from . import _tables
 from ._claims import CLAIMS, Claim
 from ._experiments import EXPERIMENTS, NAMES
 from ._judge import Verdict, together
-from ._stored import Stored
+from ._stored import PAPER, Stored
 from ._tables import Everything, table
 
 HEAD = """# The paper's experiments: results, and its claims beside them
@@ -16,15 +16,17 @@ HEAD = """# The paper's experiments: results, and its claims beside them
 Made by `adamplus reproduce` from the runs that are stored, the newest of each. *paper* is the paper's settings word
 for word and its budget; endings say what differs: `quick` a tenth of the epochs, `N-epochs` that many, `decay-X` a
 weight decay, of which the paper says nothing. *tuned* gives every optimizer the same search on held-out data first.
-Numbers are means after the last epoch at the point that one ships (w), ± standard error, over the n runs that finished.
+Numbers are means after the last epoch, ± standard error, over the n runs that finished; test metrics are of the point
+that one ships (w), and so is training perplexity and loss; training accuracy is the running mean of an epoch, at ŵ.
 """
-RULES = """Outcomes follow from the runs by the rule below each claim. *Better* and *worse*: means over seeds differ by
-more than the margin, {margins}; and, where both have several seeds, 95 % intervals do not overlap; where these do, or
-where some runs diverged and others did not, the claim is *open* until there are more seeds. *Comparable*: means differ
-by no more than the margin. With one seed, means are single runs. A claim that names several optimizers, metrics or data
-sets holds where it holds for each. Who diverged in every run is behind. Of several settings that were tried, those with
-the best validation metric count; where there is no validation data, as in the paper's protocol for images and speech,
-those with the best test metric.
+RULES = """The claims are of the paper's settings and budget: there they are **reproduced** or **not reproduced**. Other
+runs say whether they hold with those settings and epochs. Outcomes follow from the runs by the rule below each claim.
+*Better* and *worse*: means over seeds differ by more than the margin, {margins}; and, where both have several seeds,
+95 % intervals do not overlap; where these do, or where some runs diverged and others did not, the claim is *open* until
+there are more seeds. *Comparable*: means differ by no more than the margin. With one seed, means are single runs. A
+claim that names several optimizers, metrics or data sets holds where it holds for each. Who diverged in every run is
+behind. Of several settings of the paper that were run, those with the best validation metric count; where there is no
+validation data, as in the paper's protocol for images and speech, those with the best test metric.
 """
 
 
@@ -58,6 +60,8 @@ def _verdict(claim: Claim, experiments: Mapping[str, Stored], absent: Collection
         if experiments[name].contestants:
             rules = [rule for experiment, rule in claim.rules if experiment == name]
             found[name] = together(rule.judge(experiments[name]) for rule in rules)
+            if unequal := _unequal(experiments[name]):
+                found[name] = Verdict("open", f"{unequal}; {found[name].measured}")
         elif name in absent and not SETS[name].ways:
             found[name] = Verdict("cannot be run", _tables.licensed(name))
         else:
@@ -74,19 +78,33 @@ def _verdict(claim: Claim, experiments: Mapping[str, Stored], absent: Collection
 def _summary(verdicts: Mapping[str, Sequence[Verdict]]) -> str:
     lines = [["claim", "section", *verdicts]]
     for i, claim in enumerate(CLAIMS):
-        lines.append([f"{i + 1}. {claim.title}", claim.section, *(_bold(own[i].outcome) for own in verdicts.values())])
+        outcomes = [_said(own[i].outcome, folder) for folder, own in verdicts.items()]
+        lines.append([f"{i + 1}. {claim.title}", claim.section, *outcomes])
     return table(lines)
 
 
-def _bold(outcome: str) -> str:
-    return f"**{outcome}**" if outcome in ("reproduced", "not reproduced") else outcome
+def _said(outcome: str, folder: str) -> str:
+    """In bold where it is an answer to the paper, which claims nothing of other settings and epochs."""
+    if outcome not in ("reproduced", "not reproduced"):
+        return outcome
+    return f"**{outcome}**" if folder == PAPER else {"reproduced": "holds"}.get(outcome, "does not hold")
+
+
+def _unequal(stored: Stored) -> str:
+    """Why a tuned comparison is none."""
+    trials = {NAMES[name]: one.trials for name, one in stored.contestants.items()}
+    if not stored.tuned or len(set(trials.values())) < 2:
+        return ""
+    return "searches of different lengths: " + ", ".join(f"{name} {number} trials" for name, number in trials.items())
 
 
 def _claim(i: int, claim: Claim, verdicts: Mapping[str, Sequence[Verdict]]) -> str:
     rules = list(dict.fromkeys(f"{', '.join(_about(claim, rule.text))}: {rule.text}" for _, rule in claim.rules))
     lines = [f"### {i + 1}. {claim.title}", f"> {claim.sentence} (section {claim.section})", claim.note]
     lines.append("\n".join(f"- Rule, on {rule}." for rule in rules))
-    said = [f"- *{folder}*: {_bold(own[i].outcome)}. {own[i].measured}".rstrip() for folder, own in verdicts.items()]
+    said = [
+        f"- *{folder}*: {_said(own[i].outcome, folder)}. {own[i].measured}".rstrip() for folder, own in verdicts.items()
+    ]
     return "\n\n".join(filter(None, [*lines, "\n".join(said)]))
 
 

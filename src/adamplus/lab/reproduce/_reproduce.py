@@ -101,7 +101,8 @@ def reproduce(
         epochs: of every run, instead.
         seeds: of every optimizer.
         tune: trials of every optimizer, in the tuned protocol.
-        optimizers: of the paper's six; in the tuned protocol also `name:key=value`, which is not searched then.
+        optimizers: of the paper's six, also as `name:key=value`: in the paper's protocol, of what the paper tried; in
+            the tuned one, what is not to be searched.
         grid: all settings that the paper chose from, and not only those that it calls best.
         weight_decay: of every optimizer, in the paper's protocol, which says nothing of it.
         engine: as of `compare`; so are `workers`, `device` and `precision`.
@@ -113,8 +114,11 @@ def reproduce(
         InputError: where something cannot be done as it was asked for.
     """
     _check(asked, optimizers, protocol, grid, weight_decay)
-    machine = {"engine": engine, "workers": workers, "device": device, "precision": precision}
     kind: Protocol = "tuned" if protocol == "tuned" else "paper"
+    for name, chosen in _comparisons(asked, optimizers):
+        for label in chosen:
+            EXPERIMENTS[name].labels(label, kind)  # refused before anything is run
+    machine = {"engine": engine, "workers": workers, "device": device, "precision": precision}
     budget = Budget(kind, quick, epochs, seeds, tune, grid, weight_decay, machine)
     made = Reproduction(out / PAGE)
     with _data(data):
@@ -149,7 +153,7 @@ def _compare(experiment: Experiment, optimizers: Sequence[str], budget: Budget, 
         out,
         optimizers=optimizers,
         seeds=budget.seeds,
-        tune=budget.tune if budget.protocol == "tuned" else 0,
+        tune=budget.tune if budget.protocol == "tuned" else None,
         grid=budget.grid,
         device=budget.machine["device"],
         precision=budget.machine["precision"],
@@ -215,8 +219,9 @@ def _comparisons(asked: Sequence[str], optimizers: Sequence[str]) -> list[tuple[
     chosen = list(EXPERIMENTS) if ALL in asked else [name for name in EXPERIMENTS if name in asked]
     found: list[tuple[str, Sequence[str]]] = [(name, optimizers) for name in chosen]
     if "growth" in asked or ALL in asked:
-        with_growth = [name for name, _ in found] if any(label.startswith("adam-plus") for label in optimizers) else []
-        found += [(name, ("adam-plus",)) for name in GROWTH if name not in with_growth]
+        own = [label for label in optimizers if label.partition(":")[0] == "adam-plus"]
+        with_growth = chosen if own else []
+        found += [(name, own or ("adam-plus",)) for name in GROWTH if name not in with_growth]
     return found
 
 
@@ -233,11 +238,9 @@ def _check(asked: Sequence[str], optimizers: Sequence[str], protocol: str, grid:
         if name not in names():
             raise InputError(f"unknown experiment {name!r}: {nearest(name, names())}")
     for label in optimizers:
-        name, _, given = label.partition(":")
+        name = label.partition(":")[0]
         if name not in NAMES:
             raise InputError(f"{name!r} is none of the paper's optimizers: {nearest(name, NAMES)}")
-        if given and protocol == "paper":
-            raise InputError(f"{label!r}: --protocol paper has the paper's settings; others are of --protocol tuned")
     if not optimizers:
         raise InputError(f"no optimizers to run: there are {', '.join(NAMES)}")
     if protocol not in get_args(Protocol):

@@ -3,9 +3,11 @@
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._errors import InputError
 from .._store import CorruptError, Store
 from ..report._results import Record, read_run
 from ..report._statistics import Summary, summarize
@@ -14,8 +16,10 @@ from ._official import kept
 
 FOLDER = re.compile(r"(paper|tuned)(?:-decay-(.+?))?(?:-(quick)|-(\d+)-epochs)?")
 """Names that `folder_of` gives."""
-REMARK = "remark.txt"
-"""In the folder of an experiment's runs: what somebody has to say of them, on a line of their own."""
+PAPER = "paper"
+"""The folder of the paper's settings and budget."""
+REMARKS = "remarks.json"
+"""In the folder of an experiment's runs, by hand: what is to be known of them, and whose times are no measure."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,10 @@ class Contestant:
     """One a seed, in their order."""
     tried: int
     """Settings that this is the best of."""
+    trials: int = 0
+    """Of the search that chose the settings."""
+    timed: bool = True
+    """Whether its times are a measure."""
 
     def ended(self, *statuses: str) -> list[Record]:
         """Those that ended so."""
@@ -63,14 +71,19 @@ class Stored:
     folder: str
     """That of the protocol and the budget: paper, paper-quick, tuned …"""
     contestants: dict[str, Contestant]
-    trials: int = 0
-    """Of the search, for each optimizer."""
     data: str = ""
     """Whether it was the official one."""
     unreadable: tuple[str, ...] = ()
     """Folders of runs, and what is wrong with them."""
     remark: str = ""
     """By whoever made them: that the machine did other things at the time, say."""
+    labels: tuple[str, ...] = ()
+    """All that there are runs of, the contestants' and those that are not the best."""
+
+    @property
+    def tuned(self) -> bool:
+        """Whether settings were searched."""
+        return self.folder.startswith("tuned")
 
     @property
     def epochs(self) -> int:
@@ -102,43 +115,56 @@ def options_of(folder: str) -> list[str]:
 def folders(out: Path) -> list[str]:
     """Those that are there; the paper's protocol in full is first, there or not."""
     found = sorted(path.parent.name for name in EXPERIMENTS for path in out.glob(f"*/{name}") if path.is_dir())
-    return list(dict.fromkeys(["paper", *filter(FOLDER.fullmatch, found)]))
+    return list(dict.fromkeys([PAPER, *filter(FOLDER.fullmatch, found)]))
 
 
 def read(out: Path, folder: str, experiment: Experiment) -> Stored:
     """The newest run of every optimizer, settings and seed, whatever version of the code has made it.
 
     Runs that have ended come before those that have not. Where the paper's settings are several, the best of them
-    count; where a search has been made again and has chosen others, the newer ones.
+    count; where a search has been made again, with something else fixed or other settings chosen, the newer ones.
     """
     root = out / folder / experiment.name
     records, unreadable = _records(root)
     found: dict[str, dict[str, dict[str, dict[int, Record]]]] = {}
-    trials = 0
+    trials: dict[str, int] = {}
     for record in sorted(records, key=_age):
         spec = record.spec
         if spec["optimizer"] not in experiment.words:
             continue
         if spec["phase"] == "search":
-            trials = max(trials, spec["trial"])
+            trials[spec["label"]] = max(trials.get(spec["label"], 0), spec["trial"])
             continue
         made = json.dumps([spec["settings"], spec["epochs"]], sort_keys=True)
-        groups = found.setdefault(spec["optimizer"], {}).setdefault(spec["label"], {})
-        groups[made] = groups.pop(made, {}) | {spec["seed"]: record}  # the newest group is the last
-    contestants = {}
+        labels = found.setdefault(spec["optimizer"], {})
+        groups = labels[spec["label"]] = labels.pop(spec["label"], {})  # the newest is the last, here and there
+        groups[made] = groups.pop(made, {}) | {spec["seed"]: record}
+    remark, untimed = _remarks(root)
+    contestants: dict[str, Contestant] = {}
+    tuned = folder.startswith("tuned")
     for optimizer in filter(found.__contains__, experiment.words):
         newest = {label: list(groups.values())[-1] for label, groups in found[optimizer].items()}
         labels = {label: [runs[seed] for seed in sorted(runs)] for label, runs in newest.items()}
         best = min(labels, key=lambda label, labels=labels: _place(experiment, labels[label]))
-        contestants[optimizer] = Contestant(optimizer, best, labels[best], len(labels))
-    return Stored(experiment, folder, contestants, trials, kept(root), tuple(unreadable), _remark(root))
+        best, tried = (list(labels)[-1], 1) if tuned else (best, len(labels))
+        timed = optimizer not in untimed
+        contestants[optimizer] = Contestant(optimizer, best, labels[best], tried, trials.get(best, 0), timed)
+    every = tuple(label for labels in found.values() for label in labels)
+    return Stored(experiment, folder, contestants, kept(root), tuple(unreadable), remark, every)
 
 
-def _remark(root: Path) -> str:
+def _remarks(root: Path) -> tuple[str, Sequence[str]]:
+    """What is to be known of the runs, and the optimizers whose times are no measure."""
+    if not (root / REMARKS).exists():
+        return "", ()
     try:
-        return " ".join((root / REMARK).read_text(encoding="utf-8").split())
-    except (OSError, UnicodeDecodeError):
-        return ""
+        content = json.loads((root / REMARKS).read_text(encoding="utf-8"))
+        return str(content["remark"]), [str(name) for name in content.get("untimed", [])]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{root / REMARKS} cannot be read ({type(error).__name__}: {error}): "
+            'write {"remark": "...", "untimed": ["msgd"]}'
+        ) from error
 
 
 def _age(record: Record) -> tuple[bool, str]:

@@ -7,7 +7,7 @@ from ..data import SETS
 from ..report._results import Record
 from ..report._text import listed, seconds
 from ..report._text import settings as settings_text
-from ._command import DATA, command_of
+from ._command import commands_of
 from ._experiments import EXPERIMENTS, NAMES, Experiment
 from ._judge import standing
 from ._stored import Contestant, Stored
@@ -68,7 +68,7 @@ def _time(one: Contestant | None, column: str, experiment: Experiment) -> str:
         return "not reached"
     took, epoch = (sum(line[key] for line in found) / len(found) for key in ("seconds", "epoch"))
     lost = "" if len(found) == len(runs) else f" ({len(found)} of {len(runs)} runs)"
-    return f"{seconds(took)}, epoch {epoch:.0f}{lost}"
+    return f"{f'{seconds(took)}, ' if one.timed else ''}epoch {epoch:.0f}{lost}"
 
 
 def groups(stored: Everything, out: Path) -> str:
@@ -78,8 +78,8 @@ def groups(stored: Everything, out: Path) -> str:
         runs = [run for contestant in one.contestants.values() for run in contestant.runs]
         finished = sum(run.status == "finished" for run in runs)
         said = [f"{finished} of {len(runs)} runs finished", _hardware(runs), _dates(runs), _versions(runs)]
-        said.append(f"data: {one.data}")
-        lines.append(f"- *{one.folder}*, {one.experiment.title}: {'; '.join(said)}; `{command_of(one, out)}`")
+        said += [f"data: {one.data}", *(f"`{command}`" for command in commands_of(one, out))]
+        lines.append(f"- *{one.folder}*, {one.experiment.title}: {'; '.join(said)}")
     lines += [f"- cannot be read: {folder}/{name}/{run}" for folder, name, run in _unreadable(stored)]
     return "\n".join(lines) or "None yet."
 
@@ -90,8 +90,10 @@ def settings(stored: Everything) -> str:
     for one in _groups(stored):
         for optimizer, contestant in one.contestants.items():
             finished = contestant.ended("finished")
-            took = seconds(sum(run.end["seconds"] for run in finished) / len(finished)) if finished else "–"
-            best = f" (best of {contestant.tried})" if contestant.tried > 1 else ""
+            spent = sum(run.end["seconds"] for run in finished)
+            took = seconds(spent / len(finished)) if finished and contestant.timed else "–"
+            of = contestant.trials if one.tuned else contestant.tried
+            best = f" (best of {of})" if of > 1 else ""
             said = settings_text(contestant.runs[0].spec["settings"]) + best
             seeds = ", ".join(str(run.spec["seed"]) for run in contestant.runs)
             lines.append([_marked(one), one.experiment.name, NAMES[optimizer], said, seeds, took])
@@ -99,14 +101,12 @@ def settings(stored: Everything) -> str:
 
 
 def missing(stored: Everything, absent: Collection[str]) -> str:
-    """What has no runs for want of data, said once."""
-    lines = []
-    for name, experiment in EXPERIMENTS.items():
-        if name in absent and not any(one.experiment.name == name for one in _groups(stored)):
-            one = SETS[name]
-            how = f"`adamplus data download {name} --data {DATA}`" if one.ways else licensed(name)
-            lines.append(f"- {experiment.title}: the data was not there. {how}")
-    return "\n".join(lines)
+    """What has no runs for want of data that nobody can download, said once."""
+    return "\n".join(
+        f"- {experiment.title}: the data was not there. {licensed(name)}"
+        for name, experiment in EXPERIMENTS.items()
+        if name in absent and not SETS[name].ways and not any(one.experiment.name == name for one in _groups(stored))
+    )
 
 
 def licensed(name: str) -> str:

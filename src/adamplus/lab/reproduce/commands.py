@@ -26,7 +26,7 @@ def reproduce(
     epochs: Annotated[int | None, typer.Option(help="Of every run, instead.", show_default=False)] = None,
     seeds: Annotated[int, typer.Option(help="Final runs of each optimizer.")] = 3,
     tune: Annotated[int, typer.Option(help="Trials of each optimizer, in the tuned protocol.")] = 8,
-    optimizers: Annotated[str, typer.Option(help="Of the paper's six; tuned, also name:key=value.")] = ",".join(NAMES),
+    optimizers: Annotated[str, typer.Option(help="Of the paper's six, also as name:key=value.")] = ",".join(NAMES),
     grid: Annotated[bool, typer.Option("--grid", help="All settings that the paper chose from.")] = False,
     weight_decay: Annotated[float, typer.Option(help="Of all; the paper says nothing of it.")] = 0.0,
     engine: Annotated[str, typer.Option(help="local (processes) or ray (a cluster).")] = "local",

@@ -18,9 +18,9 @@ def drops(epoch: int, epochs: int) -> int:
     return sum(350 * epoch >= drop * epochs for drop in (150, 250))
 
 
-def annealings(epoch: int, epochs: int) -> int:
-    """How often the speech experiments' rate was annealed: of 20 epochs, before each of the last 10."""
-    return max(0, 20 * epoch // epochs - 9)
+def annealings(progress: float) -> int:
+    """How often the speech experiments' rate was annealed, after that part of a run: 20 epochs, before each of 10."""
+    return max(0, math.floor(20 * progress + 1e-9) - 9)
 
 
 def saturations(history: Sequence[Mapping[str, float]]) -> int:

@@ -17,6 +17,7 @@ class Speech(Task):
     batch = 256
     metric = "loss"
     better = "lower"
+    stepwise = True
 
     paper: ClassVar[bool] = False
     """Whether all training speech is trained on, with nothing held out to choose by, and Adam's rates stay."""
@@ -47,7 +48,7 @@ class Speech(Task):
         return {"frame_error": (outputs.argmax(-1) != y).float().mean()}
 
     def schedule(self, now: Moment) -> dict[str, float]:
-        """The rate times √½ before each epoch of the second half, of 20; ½⁵ in the last."""
+        """The rate times √½ before each epoch of the second half, of 20; as often, between steps, in a shorter run."""
         if not is_scheduled(now.optimizer, self.paper):
             return {}
-        return {"lr": 0.5 ** (annealings(now.epoch, now.epochs) / 2)}
+        return {"lr": 0.5 ** (annealings(now.progress) / 2)}
