@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from adamplus import AdamPlus
 
-STEPS, TOLERANCE = 50, 1e-6
+STEPS, TOLERANCE = int(os.environ.get("STEPS", "50")), 1e-6
 SETTINGS: dict[str, Any] = {"lr": 0.02, "beta": 0.2, "weight_decay": 0.01}
 EXECUTIONS: dict[str, dict[str, Any]] = {"plain": {"foreach": False}, "foreach": {}, "fused": {"fused": True}}
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
