@@ -82,6 +82,15 @@ def test_the_run_of_a_worker_that_lost_its_device_goes_on_in_another(tmp_path: P
     assert numbers(tmp_path / "lost") == numbers(tmp_path / "undisturbed")
 
 
+def test_a_run_that_others_have_begun_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (spec,) = planned(write_task(tmp_path / "plane.py"), "sgd", seeds=1)
+    Store(tmp_path / "runs").run(spec).begin({"spec": spec.to_json(), "hardware": "an abacus"})
+    (ended,) = execute(here, [spec], tmp_path / "runs")
+    assert ended.failure is None
+    assert len(ended.notes) == 1
+    assert "was begun by another version, machine or commit" in ended.notes[0]
+
+
 @pytest.mark.slow
 def test_a_run_whose_device_is_lost_every_time_has_failed_for_that_reason(tmp_path: Path):
     always = LOST_ONCE.replace("epoch == 2 and not flag.exists()", "epoch == 1")

@@ -3,14 +3,11 @@
 import ast
 import hashlib
 import importlib.util
-import io
 import sys
-import tokenize
 import traceback
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TypeGuard
 
 import torch
 
@@ -50,45 +47,23 @@ def digest(path: Path) -> str:
 
 
 def _deeds(path: Path) -> bytes:
-    """The content; of Python, the tokens without comments, docstrings and layout."""
+    """The content; of Python, the code without comments, docstrings and layout."""
     content = path.read_bytes()
     if path.suffix != ".py" or b"__doc__" in content:
         return content
     try:
-        text = content.decode()
-        words = {(one.lineno, one.col_offset) for one in ast.walk(ast.parse(text)) if _is_text(one)}
-        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    except (SyntaxError, ValueError, tokenize.TokenError):
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):
         return content
-    lines, found, begun, inside, said = text.splitlines(keepends=True), [], (0, 0), 0, False
-    for one in tokens:
-        kind = tokenize.tok_name[one.type]
-        if kind.endswith("STRING_START"):  # of an f-string, which newer Pythons cut into pieces
-            begun, inside = one.start if inside == 0 else begun, inside + 1
-        elif kind.endswith("STRING_END"):
-            inside -= 1
-            found += [] if inside else [_between(lines, begun, one.end)]
-        elif inside or kind in ("COMMENT", "NL") or (kind == "NEWLINE" and said):
-            said = said and kind != "NEWLINE"
-        elif kind == "STRING" and one.start in words:
-            said = True  # and so is the end of its line
-        else:
-            found.append(kind if kind in ("INDENT", "DEDENT", "NEWLINE") else one.string)
-            said = False
-    return "\0".join(found).encode()
+    return ast.unparse(_Wordless().visit(tree)).encode()
 
 
-def _is_text(node: ast.AST) -> TypeGuard[ast.Expr]:
-    """Whether it is a statement that is a string: a docstring, or one after an attribute."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+class _Wordless(ast.NodeTransformer):
+    """Leaves out statements that are strings: docstrings, and those after attributes."""
 
-
-def _between(lines: list[str], begin: tuple[int, int], end: tuple[int, int]) -> str:
-    """The text from one place (line, column) to another."""
-    if begin[0] == end[0]:
-        return lines[begin[0] - 1][begin[1] : end[1]]
-    middle = lines[begin[0] : end[0] - 1]
-    return "".join([lines[begin[0] - 1][begin[1] :], *middle, lines[end[0] - 1][: end[1]]])
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else node
 
 
 @cache

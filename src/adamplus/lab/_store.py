@@ -58,7 +58,8 @@ class Run:
         makers = [begun, *begun.get("resumed", [])]
         if any(makers[-1].get(name) != settings.get(name) for name in MAKER):
             now = {name: settings.get(name) for name in (*MAKER, "started")}
-            resumed = [*makers[1:], {"epoch": len(self.metrics()) + 1, **now}]
+            trained = (self.checkpoint() or {"epoch": 0})["epoch"]
+            resumed = [*makers[1:], {"epoch": trained + 1, **now}]
             write(self.folder / SETTINGS, begun | {"resumed": resumed})
 
     def append(self, line: dict[str, Any]) -> None:

@@ -61,6 +61,8 @@ def attempt(spec: Spec, root: Path) -> Answer:
                 try:
                     if run.end() is None:
                         train(spec, run)
+                        if "resumed" in run.settings():
+                            answer.notes.append(_moved(store, run))
                     return answer
                 except CorruptError as error:
                     if not again:
@@ -76,12 +78,9 @@ def attempt(spec: Spec, root: Path) -> Answer:
         answer.failure = reason(error)
         record_failure(run, answer.failure, details(error))
     except DeviceLostError as error:  # every later run of this process would fail, too
-        (run.folder / LAST_WORDS).write_text(f"{error}\n{details(error)}", encoding="utf-8")
+        with suppress(OSError):
+            (run.folder / LAST_WORDS).write_text(f"{error}\n{details(error)}", encoding="utf-8")
         die(error)
-    if (run.folder / SETTINGS).exists() and "resumed" in run.settings():
-        answer.notes.append(
-            f"{run.folder.relative_to(root)} was begun by another version, machine or commit: see its settings.json"
-        )
     return answer
 
 
@@ -134,7 +133,7 @@ def given_up(spec: Spec, root: Path, failure: str) -> Ended:
     with suppress(OSError):
         details = (run.folder / LAST_WORDS).read_text(encoding="utf-8")
         (run.folder / LAST_WORDS).unlink()
-        failure = f"{details.partition(chr(10))[0]} ({failure})"
+        failure = f"{details.splitlines()[0]} ({failure})"
     record_failure(run, failure, details)
     return Ended(spec, failure)
 
@@ -150,6 +149,14 @@ def set_aside(store: Store, run: Run, error: CorruptError) -> str:
     """Move a corrupt run out of the way; what people are told of it."""
     name, where = run.folder.relative_to(store.root), store.set_aside(run).relative_to(store.root)
     return f"{name} is set aside as {where} and done again: {error}"
+
+
+def _moved(store: Store, run: Run) -> str:
+    """What people are told of a run that others have begun."""
+    name = run.folder.relative_to(store.root)
+    return (
+        f"{name} was begun by another version, machine or commit: `resumed` in its {SETTINGS} says by which it went on"
+    )
 
 
 @contextmanager

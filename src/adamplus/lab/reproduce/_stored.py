@@ -83,7 +83,7 @@ class Stored:
     @property
     def tuned(self) -> bool:
         """Whether settings were searched."""
-        return self.folder.startswith("tuned")
+        return is_tuned(self.folder)
 
     @property
     def epochs(self) -> int:
@@ -97,6 +97,11 @@ def folder_of(protocol: Protocol, *, quick: bool, epochs: int | None, weight_dec
     parts += [f"decay-{weight_decay:g}"] if weight_decay else []
     parts += [f"{epochs}-epochs"] if epochs is not None else ["quick"] if quick else []
     return "-".join(parts)
+
+
+def is_tuned(folder: str) -> bool:
+    """Whether its runs are of the tuned protocol."""
+    return folder.startswith("tuned")
 
 
 def options_of(folder: str) -> list[str]:
@@ -141,14 +146,14 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
         groups[made] = groups.pop(made, {}) | {spec["seed"]: record}
     remark, untimed = _remarks(root)
     contestants: dict[str, Contestant] = {}
-    tuned = folder.startswith("tuned")
     for optimizer in filter(found.__contains__, experiment.words):
         newest = {label: list(groups.values())[-1] for label, groups in found[optimizer].items()}
         labels = {label: [runs[seed] for seed in sorted(runs)] for label, runs in newest.items()}
+        if is_tuned(folder):
+            labels = dict([labels.popitem()])
         best = min(labels, key=lambda label, labels=labels: _place(experiment, labels[label]))
-        best, tried = (list(labels)[-1], 1) if tuned else (best, len(labels))
         timed = optimizer not in untimed
-        contestants[optimizer] = Contestant(optimizer, best, labels[best], tried, trials.get(best, 0), timed)
+        contestants[optimizer] = Contestant(optimizer, best, labels[best], len(labels), trials.get(best, 0), timed)
     every = tuple(label for labels in found.values() for label in labels)
     return Stored(experiment, folder, contestants, kept(root), tuple(unreadable), remark, every)
 
