@@ -12,7 +12,7 @@ import torch
 from cases import SETTINGS, difference, give, params, values
 from torch import Tensor, nn
 
-from adamplus import AdamPlus
+from adamplus import AdamPlus, update_bn
 
 ON_GPU = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
 pytestmark = pytest.mark.skipif(not ON_GPU, reason="needs a GPU, and TRITON_INTERPRET=0")
@@ -55,6 +55,23 @@ def test_fused_is_foreach(setting: str, dtype: torch.dtype):
         1e-6 if dtype == torch.float32 else 15 * torch.finfo(dtype).eps
     )
     assert fused.stats() == pytest.approx(foreach.stats(), rel=1e-6 if dtype == torch.float32 else 1e-2)
+
+
+def test_update_bn_does_not_wait_for_the_device():
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 8), nn.BatchNorm1d(8)).cuda()
+    optimizer = AdamPlus(model.parameters())
+    batches = [torch.randn(64, 8, device="cuda") for _ in range(5)]
+    update_bn(batches, model, optimizer)
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        update_bn(batches, model, optimizer)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for name, buffer in model.named_buffers():
+        assert buffer.is_cuda
+        assert torch.equal(buffer, before[name])
+    assert model[1].num_batches_tracked == 5
 
 
 def test_graphs_and_eager_steps_do_not_disturb_each_other():

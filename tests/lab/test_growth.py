@@ -46,43 +46,56 @@ def stored(root: Path, totals: Any) -> Stored:
     return read(root, "paper", EXPERIMENTS["cifar10"])
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.01])
-@pytest.mark.parametrize(("knee", "slope"), [(0.44, 0.05), (0.80, 0.05), (0.44, 0.60), (0.1, 0.2)])
+def noisy(totals: Any, noise: float) -> Any:
+    """Growth of each epoch times something at random, about 1."""
+    return np.cumsum(np.diff(totals, prepend=0) * np.exp(noise * NOISE))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize(("knee", "slope"), [(0.44, 0.05), (0.80, 0.05), (0.44, 0.60), (0.1, 0.2), (0.1, 0.02)])
 def test_a_knee_is_found_where_it_is(knee: float, slope: float, noise: float):
-    one = found(lambda t: broken(knee, slope)(t) + noise * NOISE)
-    assert one.part == pytest.approx(knee, abs=0.003 if noise == 0 else 0.03)  # an epoch is 0.003
-    assert one.slowed == pytest.approx(slope, abs=0.03)
-    assert one.flattens == (slope <= 0.25)
-    assert one.before == pytest.approx(1 / 3500, rel=0.05)  # an iteration, of 3,500
+    one = found(lambda t: noisy(broken(knee, slope)(t), noise))
+    assert one.part == pytest.approx(knee, abs=0.0015 if noise == 0 else 0.01)  # an epoch is 0.003
+    assert one.flattens == (slope <= 0.05)  # 0.2 for nine tenths of the run: it grows to nearly three times as much
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.01])
-@pytest.mark.parametrize("curve", [lambda t: t, lambda t: t**2, np.sqrt, lambda t: t**0.7])
-def test_curves_without_a_knee_have_no_plateau_wherever_the_line_breaks(curve: Callable[[Any], Any], noise: float):
-    assert not found(lambda t: curve(t) + noise * NOISE).flattens
-
-
-@pytest.mark.parametrize("sharpness", [8, 15, 40])
-def test_what_flattens_gradually_flattens_where_it_bends_most(sharpness: float):
-    """Growth falls from 1 to 0.05 around 0.44 of the run, over a tenth of it or a third."""
-    one = found(lambda t: np.cumsum(0.05 + 0.95 / (1 + np.exp(sharpness * (t - 0.44)))))
-    assert one.part == pytest.approx(0.44, abs=0.45 / sharpness)
-    assert one.flattens
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("curve", [lambda t: t, lambda t: t**2, np.sqrt, lambda t: t**0.7, lambda t: t**0.3])
+def test_powers_have_no_plateau_wherever_growth_falls_most(curve: Callable[[Any], Any], noise: float):
+    assert not found(lambda t: noisy(curve(t), noise)).flattens
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.02])
-def test_a_kink_is_found_though_growth_has_slowed_before_it(noise: float):
+@pytest.mark.parametrize("sharpness", [8, 15, 40])
+def test_what_flattens_gradually_flattens_where_growth_falls_by_the_largest_factor(sharpness: float, noise: float):
+    """Growth falls from 1 to 0.05 around 0.44 of the run, over a tenth of it or a third."""
+    growth = 0.05 + 0.95 / (1 + np.exp(sharpness * (PARTS - 0.44)))
+    one = found(lambda _: noisy(np.cumsum(growth), noise))
+    assert one.part == pytest.approx(PARTS[np.argmin(np.gradient(np.log(growth)))], abs=0.3 / sharpness)
+    assert one.flattens
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_a_knee_is_found_though_growth_has_slowed_before_it(noise: float):
     """As on CIFAR-10: half of the growth is lost by and by, and then most of the rest within a few epochs."""
-    growth = np.where(PARTS <= 0.43, 1 - 1.2 * PARTS, 0.1 + 0.2 * np.exp(-60 * (PARTS - 0.43))) * np.exp(noise * NOISE)
-    one = found(lambda _: np.cumsum(growth))
+    growth = np.where(PARTS <= 0.43, 1 - 1.2 * PARTS, 0.1 + 0.2 * np.exp(-60 * (PARTS - 0.43)))
+    one = found(lambda _: noisy(np.cumsum(growth), noise))
     assert one.part == pytest.approx(0.43, abs=0.015)
     assert one.flattens
 
 
-def test_an_exponential_approach_flattens_early():
-    one = found(lambda t: 1 - np.exp(-8 * t))
+def test_growth_that_rises_first_and_ends_at_once_does_not_hide_the_knee():
+    """As on CIFAR-100: a curve like an S, of which parabolas would have the end elsewhere."""
+    growth = np.where(PARTS <= 0.43, PARTS * np.exp(-8 * PARTS), 0.003 * np.exp(-3 * (PARTS - 0.43)))
+    one = found(lambda _: np.cumsum(growth))
+    assert one.part == pytest.approx(0.43, abs=0.003)
     assert one.flattens
-    assert 0.1 < one.part < 0.35
+
+
+def test_what_stops_flattens_there():
+    one = found(lambda t: np.minimum(t, 0.6))
+    assert one.part == pytest.approx(0.6, abs=0.0015)
+    assert one.flattens
 
 
 def test_growth_as_a_power_of_the_iterations_is_measured():

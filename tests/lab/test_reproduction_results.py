@@ -3,13 +3,15 @@
 import json
 import shutil
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import pytest
 
 from adamplus.lab.data._root import VARIABLE
-from adamplus.lab.reproduce import _reproduce
+from adamplus.lab.report._statistics import summarize
+from adamplus.lab.reproduce import _growth, _reproduce
 from adamplus.lab.reproduce._experiments import NAMES
-from adamplus.lab.reproduce._growth import growth
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "results" / "reproduction"
@@ -32,8 +34,12 @@ def test_nothing_is_stored_but_what_runs_leave():
         assert json.loads(path.read_text())["status"] in ("finished", "diverged")
 
 
-def test_the_readme_has_the_numbers_of_the_runs():
-    said = " ".join((RESULTS / "README.md").read_text().split())
+@pytest.fixture(scope="module")
+def said() -> str:
+    return " ".join((RESULTS / "README.md").read_text().split())
+
+
+def test_the_readme_has_the_numbers_of_an4(said: str):
     loss = {name: _last("paper/an4", name)["test_loss"] for name in NAMES}
     assert (
         f"Adam {loss['adam']:.2f} (held-out loss), NIGT {loss['nigt']:.2f}, momentum SGD {loss['msgd']:.2f}, "
@@ -41,9 +47,23 @@ def test_the_readme_has_the_numbers_of_the_runs():
     ) in said
     assert f"a run is {_last('paper/an4', 'adam-plus')['step']} steps" in said
     assert f"η is {_lines('paper/an4', 'adam-plus')[9]['eta']:.4f} in its first ten epochs" in said
-    quick = {name: 100 * _last("paper-quick/cifar10", name)["test_accuracy"] for name in ("nigt", "msgd", "adam-plus")}
-    form = "NIGT {nigt:.1f} % test accuracy, momentum SGD {msgd:.1f} %, Adam⁺ {adam-plus:.1f} %"
-    assert form.format(**quick) in said
+
+
+def test_the_readme_has_the_numbers_of_the_quick_forms(said: str):
+    ten = {name: _percent("paper-quick/cifar10", name) for name in NAMES}
+    assert ten["sgd"] == ten["nigt"]
+    form = "SGD and NIGT {sgd} %, Adam {adam} %, momentum SGD {msgd} %, AdaGrad {adagrad} %, Adam⁺ {adam-plus} %"
+    assert form.format(**ten) in said
+    hundred = {name: _percent("paper-quick/cifar100", name) for name in NAMES}
+    form = "SGD {sgd} %, NIGT {nigt} %, Adam {adam} %, Adam⁺ {adam-plus} %, AdaGrad {adagrad} %, momentum SGD {msgd} %"
+    assert form.format(**hundred) in said
+    fifth = {name: 100 * _lines("paper-quick/cifar100", name)[4]["test_accuracy"] for name in NAMES}
+    assert max(fifth, key=lambda name: fifth[name]) == "adam-plus"
+    form = "after five epochs {adam-plus:.1f} %, NIGT {nigt:.1f} %, SGD {sgd:.1f} %"
+    assert form.format(**fifth) in said
+
+
+def test_the_readme_has_the_numbers_of_350_epochs(said: str):
     plus, msgd = (_lines("paper/cifar10", name) for name in ("adam-plus", "msgd"))
     at = {epoch: [100 * one[epoch - 1]["test_accuracy"] for one in (plus, msgd)] for epoch in (10, 154, 350)}
     assert f"momentum SGD ends at {at[350][1]:.1f} % test accuracy, Adam⁺ at {at[350][0]:.1f} %" in said
@@ -54,28 +74,95 @@ def test_the_readme_has_the_numbers_of_the_runs():
     assert sum(ahead[38:]) == 1  # "behind from epoch 39 on but for one"
     assert f"Its η is {plus[38]['eta']:.3f} there" in said
     assert f"{100 * plus[153]['running_accuracy']:.1f} % and {at[154][0]:.1f} % are reached already" in said
-    found = growth(plus)
-    assert found is not None
-    assert f"kink at {found.knee:,.0f} (epoch {found.knee / 391:.0f})" in said
-    assert f"{plus[-1]['seconds'] / 350:.3f} s of training an epoch ({plus[-1]['seconds']:.0f} s)" in said
-    text = {name: [line["test_perplexity"] for line in _lines("paper-6-epochs/wikitext2", name)] for name in NAMES}
-    last = {name: f"{values[-1]:.1f}" for name, values in text.items()}
-    order = "SGD {sgd}, Adam {adam}, NIGT {nigt}, Adam⁺ {adam-plus}, momentum SGD {msgd}, AdaGrad {adagrad}"
-    assert order.format(**last) in said
-    lines = _lines("paper-6-epochs/wikitext2", "adam-plus")
-    assert {f"{line['norm']:.2f}" for line in lines[1:]} == {"0.22", "0.23"}
-    assert {f"{line['eta']:.0f}" for line in lines[1:]} == {"38"}
-    assert "‖z‖ stays at 0.22 to 0.23 from the second epoch on" in said
-    assert "η = 38, where SGD's own is 20" in said
-    assert {line["lr"] for name in ("adam-plus", "sgd") for line in _lines("paper-6-epochs/wikitext2", name)} == {20.0}
-    second = [values[1] for values in (text["adam-plus"], text["sgd"])]
-    assert "After two epochs Adam⁺ was close to SGD ({:.0f} and {:.0f})".format(*second) in said
+    assert f"CIFAR-10, Adam⁺, 350 epochs: {plus[-1]['seconds'] / 350:.3f} s of training an epoch" in said
+    assert f"({plus[-1]['seconds']:.0f} s)" in said
+    other = _lines("paper/cifar100", "adam-plus")
+    assert (
+        f"Adam⁺ ends its 350 epochs at {100 * other[-1]['test_accuracy']:.1f} % test accuracy (training 100 %)" in said
+    )
+    assert f"{other[-1]['seconds'] / 350:.3f} s of training an epoch ({other[-1]['seconds']:.0f} s)" in said
+    start, end = other[0]["wall_seconds"], other[-1]["wall_seconds"]
+    assert f"by the clock {end - start:.1f} s from the end of the first epoch" in said
+    assert f"{end:.1f} s with the start" in said
+
+
+def test_the_readme_says_where_norms_flatten_whatever_the_windows(said: str, monkeypatch: pytest.MonkeyPatch):
+    both = [_lines(f"paper/{name}", "adam-plus") for name in ("cifar10", "cifar100")]
+    places = {}
+    for part in (10, 20, 40, 80):
+        monkeypatch.setattr(_growth, "PART", part)
+        found = [_growth.growth(lines) for lines in both]
+        places[part] = [one.knee for one in found if one is not None and one.flattens]
+    assert places[20] == [60_214, 60_214]
+    assert "growth falls most at iteration 60,214, epoch 154, a few epochs after" in said
+    epochs = [place / 391 for pair in places.values() for place in pair]
+    assert (len(epochs), f"at epochs {min(epochs):.0f} to {max(epochs):.0f}" in said) == (8, True)
+
+
+def test_the_readme_has_the_numbers_of_wikitext2(said: str):
+    folder = "paper-6-epochs/wikitext2"
+    text = {name: _lines(folder, name)[-1]["test_perplexity"] for name in NAMES if name != "adam-plus"}
+    plus = {rate: _lines(folder, "adam-plus", lr=rate) for rate in (20, 10, 5)}
+    order = "SGD {sgd:.1f}, Adam {adam:.1f}, NIGT {nigt:.1f}, momentum SGD {msgd:.1f}, AdaGrad {adagrad:.1f}"
+    at = {rate: lines[-1]["test_perplexity"] for rate, lines in plus.items()}
+    assert f"Adam⁺ {at[10]:.1f}, {order.format(**text)}" in said
+    assert f"gives {at[20]:.1f}, α = 5 gives {at[5]:.1f}" in said
+    assert min(plus, key=lambda rate: plus[rate][-1]["validation_perplexity"]) == 10
+    later = [line for lines in plus.values() for line in lines[1:]]
+    assert {f"{line['norm']:.2f}" for line in later} == {"0.22", "0.23"}
+    assert {rate: f"{lines[-1]['eta']:.0f}" for rate, lines in plus.items()} == {20: "38", 10: "19", 5: "9"}
+    assert "38 with α = 20, and with α = 10 about that of SGD, η = 19 and 20" in said
+    assert _last(folder, "sgd")["lr"] == 20
+
+
+def test_the_readme_has_the_numbers_of_the_tuned_comparison(said: str):
+    plus, msgd = (
+        [_lines("tuned-quick/cifar10", name, seed=seed) for seed in (1, 2, 3)] for name in ("adam-plus", "msgd")
+    )
+    ends = [[100 * run[-1]["test_accuracy"] for run in runs] for runs in (plus, msgd)]
+    means = [summarize(end) for end in ends]
+    form = "Adam⁺ {0.mean:.2f} ± {0.error:.2f} % test accuracy, momentum SGD {1.mean:.2f} ± {1.error:.2f} %"
+    assert form.format(*means) in said
+    assert "ahead by {:.2f}, {:.2f} and {:.2f} points".format(*(a - b for a, b in zip(*ends, strict=True))) in said
+    mean = {name: [[fmean(run[i][name] for run in runs) for i in range(35)] for runs in (plus, msgd)] for name in SHOWN}
+    ahead = {name: [a > b for a, b in zip(*curves, strict=True)] for name, curves in mean.items()}
+    assert ahead["test_accuracy"] == [False] + [True] * 34
+    assert ahead["running_accuracy"] == [False] * 24 + [True] * 11
+    assert (
+        f"after fifteen, {100 * mean['test_accuracy'][0][14]:.1f} and {100 * mean['test_accuracy'][1][14]:.1f} %"
+        in said
+    )
+    chosen = [_settings("tuned-quick/cifar10", name)["settings"] for name in ("adam-plus", "msgd")]
+    assert f"α = {chosen[0]['lr']} with decay {1e4 * chosen[0]['weight_decay']:.1f}·10⁻⁴" in said
+    assert f"and {chosen[1]['lr']} with {1e4 * chosen[1]['weight_decay']:.1f}·10⁻⁴" in said
+
+
+SHOWN = ("test_accuracy", "running_accuracy")
+
+
+def _percent(folder: str, optimizer: str) -> str:
+    return f"{100 * _last(folder, optimizer)['test_accuracy']:.1f}"
 
 
 def _last(folder: str, optimizer: str) -> dict[str, float]:
     return _lines(folder, optimizer)[-1]
 
 
-def _lines(folder: str, optimizer: str) -> list[dict[str, float]]:
-    (path,) = (RESULTS / folder).glob(f"runs/*/{optimizer}/*/metrics.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def _settings(folder: str, optimizer: str) -> dict[str, Any]:
+    return next(iter(_final(folder, optimizer).values()))
+
+
+def _lines(folder: str, optimizer: str, **asked: float) -> list[dict[str, float]]:
+    """Metrics of the one run whose specification or settings have what is asked for."""
+    found = [
+        path
+        for path, spec in _final(folder, optimizer).items()
+        if all(value in (spec.get(key), spec["settings"].get(key)) for key, value in asked.items())
+    ]
+    (run,) = found
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def _final(folder: str, optimizer: str) -> dict[Path, dict[str, Any]]:
+    paths = sorted((RESULTS / folder).glob(f"runs/*/{optimizer}/final-*"))
+    return {path: json.loads((path / "settings.json").read_text())["spec"] for path in paths}

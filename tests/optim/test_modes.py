@@ -239,6 +239,24 @@ def test_update_bn_measures_at_w_and_leaves_the_rest_alone(mode: bool, follow: b
     assert optimizer.training is at
 
 
+def test_update_bn_averages_over_passes_of_a_layer_that_is_used_twice():
+    norm = nn.BatchNorm1d(3)
+    model = nn.Sequential(norm, nn.Linear(3, 3), norm)
+    optimizer = AdamPlus(model.parameters())
+    norm(torch.randn(8, 3))
+    count = norm.num_batches_tracked
+    batches = [torch.randn(8, 3) for _ in range(3)]
+    update_bn(batches, model, optimizer)
+    assert norm.num_batches_tracked is count  # others may hold it: DDP, a graph
+    assert count == 6
+    assert norm.running_mean is not None
+    expected = [x.mean(0) for x in batches]
+    normed = [(x - x.mean(0)) / (x.var(0, unbiased=False) + norm.eps).sqrt() for x in batches]
+    with torch.no_grad():
+        expected += [model[1](x * norm.weight + norm.bias).mean(0) for x in normed]
+    torch.testing.assert_close(norm.running_mean, torch.stack(expected).mean(0))
+
+
 def test_update_bn_takes_tensors_and_a_device_and_refuses_an_empty_loader():
     model = Net()
     optimizer = AdamPlus(model.parameters())

@@ -63,14 +63,13 @@ class Run:
             write(self.folder / SETTINGS, begun | {"resumed": resumed})
 
     def append(self, line: dict[str, Any]) -> None:
-        """Add an epoch's metrics."""
+        """Add an epoch's metrics; on the disk they are with the next checkpoint, and at the end."""
         with (self.folder / METRICS).open("ab") as file:
             file.write(json.dumps(line, ensure_ascii=False, allow_nan=True).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
 
     def save(self, checkpoint: dict[str, Any]) -> None:
         """Replace the checkpoint."""
+        self._sync_metrics()
         new = self.folder / (CHECKPOINT + ".new")
         with new.open("wb") as file:
             torch.save(checkpoint, file)
@@ -103,6 +102,7 @@ class Run:
         The checkpoint of a failed run stays: the next attempt goes on from there.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._sync_metrics()
         write(self.folder / END, end)
         if end["status"] != "failed":
             for name in (CHECKPOINT, LAST_WORDS):
@@ -141,6 +141,12 @@ class Run:
             raise CorruptError(f"{END} has no status")
         if end is not None and end["status"] == "finished" and len(lines) != found.get("epochs"):
             raise CorruptError(f"{METRICS} has {len(lines)} epochs of {found.get('epochs')}, and {END} says finished")
+
+    def _sync_metrics(self) -> None:
+        """Have the disk hold what has been appended, before it holds a file that relies on it."""
+        if (path := self.folder / METRICS).exists():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
 
     def _read(self, name: str) -> dict[str, Any]:
         try:

@@ -36,6 +36,7 @@ def update_bn(
         return
     modes = [(m, m.training) for m in model.modules()]
     momenta = [(m, m.momentum) for m in layers]
+    counts = [(m, m.num_batches_tracked) for m in layers]
     before = [{name: buffer.clone() for name, buffer in m.named_buffers()} for m in layers]
     counted = 0
     try:
@@ -46,6 +47,8 @@ def update_bn(
             for m in layers:
                 m.reset_running_stats()
                 m.momentum = None  # a plain average
+                # The count is read in every pass: on the device, the host would wait for it layer after layer.
+                m.num_batches_tracked = torch.zeros((), dtype=torch.long, device="cpu")
             for batch in loader:
                 model(_input(batch, device))
                 counted += 1
@@ -57,6 +60,8 @@ def update_bn(
         raise
     finally:
         reshard(model)
+        for m, count in counts:
+            m.num_batches_tracked = count.fill_(int(m.num_batches_tracked))
         for m, mode in modes:
             m.training = mode
         for m, momentum in momenta:

@@ -125,7 +125,9 @@ IMAGES = {
 }
 TEXT = {
     "adam-plus": Words(
-        {"lr": 20, "beta": 0.9}, {"lr": RATES, "beta": MOMENTA}, f"{UNNAMED}: that of SGD, with the β of NIGT's text"
+        {"lr": 10, "beta": 0.9},
+        {"lr": RATES, "beta": MOMENTA},
+        f"{UNNAMED}: the best of 5, 10 and 20 by validation after 6 epochs, with the β of NIGT's text",
     ),
     "nigt": Words(
         {"lr": 0.5, "momentum": 0.9},

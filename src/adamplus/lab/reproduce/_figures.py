@@ -56,7 +56,9 @@ def _growth(stored: Sequence[Stored], folder: Path) -> list[Path]:
             steps, sums = zip(*((line["step"], line["norm_sum"]) for line in run.epochs), strict=True)
             axes.plot(steps, sums, linewidth=1.5, color=colour, marker="o" if len(steps) == 1 else None)
             if (found := growth(run.epochs)) is not None and found.flattens:
-                axes.axvline(found.knee, color="#7A7A7A", linewidth=0.8, linestyle=(0, (3, 2)), label="kink of the fit")
+                axes.axvline(
+                    found.knee, color="#7A7A7A", linewidth=0.8, linestyle=(0, (3, 2)), label="growth falls most"
+                )
         for line in axes.get_legend_handles_labels()[0][:1]:  # a word for all seeds
             axes.legend(handles=[line], loc="lower right", frameon=False)
         axes.set_xlabel("iteration")

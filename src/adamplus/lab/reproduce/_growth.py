@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SLOW = 0.25
-"""A plateau grows by at most this part of what was before it."""
-FEWEST = 3
-"""Epochs on either side of the knee."""
+"""A plateau grows by at most this power of the iterations."""
+FEWEST, PART = 3, 20
+"""Epochs on either side of the knee that tell how growth changes there: a twentieth of all, but so many."""
 
 
 class Growth(NamedTuple):
@@ -19,23 +19,14 @@ class Growth(NamedTuple):
     later: float
     """The same, after the knee."""
     knee: float
-    """The iteration at which the curve that fits best has its kink; a smooth curve has it anywhere."""
+    """The iteration at which growth falls by the largest factor; where it falls evenly, that is anywhere."""
     part: float
     """Of the run that lies before the knee."""
-    before: float
-    """Growth an iteration, as a mean over what is before the knee."""
-    after: float
-    """And after it."""
-
-    @property
-    def slowed(self) -> float:
-        """Growth after the knee over growth before it."""
-        return self.after / self.before if self.before > 0 else float("inf")
 
     @property
     def flattens(self) -> bool:
         """Whether what comes after the knee is a plateau; else the knee means nothing."""
-        return self.slowed <= SLOW
+        return self.later <= SLOW
 
 
 def growth(epochs: Sequence[dict[str, Any]]) -> Growth | None:
@@ -44,25 +35,20 @@ def growth(epochs: Sequence[dict[str, Any]]) -> Growth | None:
     if len(points) < 2 * FEWEST:
         return None
     t, total = np.array(points, dtype=float).T
-    time = t / t[-1]
-    fits = [(*_bent(time, total, i), i) for i in range(FEWEST - 1, len(t) - FEWEST)]
-    _, before, after, i = min(fits)
-    knee = float(t[i])
-    return Growth(_power(t, total), _power(t[i:], total[i:]), knee, knee / t[-1], before / t[-1], after / t[-1])
-
-
-def _bent(time: np.ndarray, total: np.ndarray, i: int) -> tuple[float, float, float]:
-    """Of two parabolas that meet at point i, as a sum's parts do: squared error, and the mean slopes on both sides.
-
-    Straight lines would put the kink where a curve bends most on the whole, and not near where its slope jumps.
-    """
-    beyond = np.maximum(time - time[i], 0)
-    columns = np.stack([np.ones_like(time), time, time**2, beyond, beyond**2], 1)
-    fitted = columns @ np.linalg.lstsq(columns, total)[0]
-    left = total - fitted
-    before, after = (np.diff(fitted[ends]) / np.diff(time[ends]) for ends in ([0, i], [i, -1]))
-    return float(left @ left), float(before[0]), float(after[0])
+    width = max(FEWEST, len(t) // PART)
+    ends = np.arange(width, len(t) - width + 1)  # how many epochs are before the knee
+    t0, total0 = np.insert(t, 0, 0), np.insert(total, 0, 0)
+    before, after = (
+        (total0[ends + last] - total0[ends + first]) / (t0[ends + last] - t0[ends + first])
+        for first, last in ((-width, 0), (0, width))
+    )
+    i = int(ends[np.argmax(_log(before) - _log(after))]) - 1
+    return Growth(_power(t, total), _power(t[i:], total[i:]), float(t[i]), float(t[i] / t[-1]))
 
 
 def _power(t: np.ndarray, total: np.ndarray) -> float:
-    return float(np.polyfit(np.log(t), np.log(np.maximum(total, 1e-300)), 1)[0])
+    return float(np.polyfit(np.log(t), _log(total), 1)[0])
+
+
+def _log(values: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(values, 1e-300))

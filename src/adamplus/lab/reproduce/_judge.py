@@ -59,6 +59,8 @@ class Standing(NamedTuple):
     values: Summary
     lost: int
     """Runs that diverged: each is worse than any that finished."""
+    tried: int = 1
+    """Settings of the paper that this is the best of."""
 
     @property
     def mean(self) -> float | None:
@@ -75,7 +77,8 @@ class Standing(NamedTuple):
         lost = f"{self.lost} diverged"
         if self.mean is None:
             return lost if self.lost > 1 else "diverged"
-        return f"{plus_minus(self.values)} (n = {self.values.n}{f', {lost}' if self.lost else ''})"
+        notes = [f"n = {self.values.n}", *[lost] * bool(self.lost), *[f"best of {self.tried}"] * (self.tried > 1)]
+        return f"{plus_minus(self.values)} ({', '.join(notes)})"
 
 
 @dataclass(frozen=True)
@@ -146,8 +149,8 @@ class Flattens:
         """The rule in words."""
         place = f", at 154/350 of the run, give or take {KNEE_WIDTH:g} of it," if self.where else ""
         return (
-            f"after the kink{place} of the two parabolas that fit Σ‖z‖ of Adam⁺ best, mean growth is at most {SLOW:g} "
-            "of that before"
+            f"after the epoch{place} at which growth of Σ‖z‖ of Adam⁺ falls by the largest factor, from the mean over "
+            f"a twentieth of the run to that over the next, Σ‖z‖ grows by t^{SLOW:g} or less"
         )
 
     def judge(self, stored: Stored) -> Verdict:
@@ -197,8 +200,8 @@ def _growths(stored: Stored) -> list[Growth]:
 def _growth_text(found: Growth) -> str:
     where = f"at iteration {found.knee:,.0f} ({found.part:.0%} of the run)"
     return (
-        f"{'flattens' if found.flattens else 'no plateau; the kink is'} {where}; growth after over before: "
-        f"{number(found.slowed, 3)}; Σ‖z‖ ∝ t^{found.exponent:.2f}, after the kink t^{found.later:.2f}"
+        f"{'flattens' if found.flattens else 'no plateau; growth falls most'} {where}; "
+        f"Σ‖z‖ ∝ t^{found.exponent:.2f}, from there on t^{found.later:.2f}"
     )
 
 
@@ -206,4 +209,4 @@ def standing(one: Contestant, column: str, early: float | None = None) -> Standi
     """After the last epoch, or as a mean over an early part; None where no run that has ended tells of it."""
     values = one.last(column) if early is None else one.early(column, early)
     lost = len(one.ended("diverged"))
-    return Standing(values, lost) if values.n or (lost and not one.ended("finished")) else None
+    return Standing(values, lost, one.tried) if values.n or (lost and not one.ended("finished")) else None
