@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from lab.stores import add_comparison, add_run, three_contenders
 
 from adamplus.lab._errors import InputError
 from adamplus.lab._store import write
-from adamplus.lab.report import cells, read, report, rows
+from adamplus.lab.report import _figures, cells, read, report, rows
 from adamplus.lab.report._answers import answer
 from adamplus.lab.report._formats import to_latex, to_markdown
 from adamplus.lab.report._html import embedded, tag
@@ -230,6 +231,21 @@ def test_an_interrupted_search_is_no_answer_yet(tmp_path: Path):
         "digits-learning-rates.pdf",
         "digits-learning-rates.png",
     ]
+
+
+def test_the_figure_of_learning_rates_has_a_cross_where_training_came_to_nothing(tmp_path: Path):
+    add_comparison(tmp_path, ["adam", "sgd"])
+    for i, (rate, end) in enumerate([(0.1, 0.5), (1.0, 0.9), (10.0, None)], 1):
+        status = "finished" if end else "diverged"
+        add_run(tmp_path, "adam", [end or math.nan], lr=rate, phase="search", seed=0, trial=i, status=status)
+    results = read(tmp_path)
+    (task,) = results.tasks
+    (axes,) = _figures._learning_rates(results, task, rows(results, task)).axes
+    line, lost = axes.get_lines()
+    assert np.array_equal(line.get_xydata(), [[0.1, 0.5], [1.0, 0.9]])
+    assert np.array_equal(lost.get_xydata(), [[10.0, 0.5]])
+    assert lost.get_marker() == "x"
+    assert axes.get_xlabel() == "learning rate (×: diverged or failed)"
 
 
 def test_runs_alone_are_enough(tmp_path: Path):

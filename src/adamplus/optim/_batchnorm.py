@@ -1,7 +1,7 @@
 """BatchNorm statistics at w: those gathered while training belong to ŵ."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,7 @@ def update_bn(
         return
     modes = [(m, m.training) for m in model.modules()]
     momenta = [(m, m.momentum) for m in layers]
-    counts = [(m, m.num_batches_tracked) for m in layers]
+    counts = [(m, cast("Tensor", m.num_batches_tracked)) for m in layers]
     before = [{name: buffer.clone() for name, buffer in m.named_buffers()} for m in layers]
     counted = 0
     try:
@@ -61,7 +61,7 @@ def update_bn(
     finally:
         reshard(model)
         for m, count in counts:
-            m.num_batches_tracked = count.fill_(int(m.num_batches_tracked))
+            m.num_batches_tracked = count.fill_(int(cast("Tensor", m.num_batches_tracked)))
         for m, mode in modes:
             m.training = mode
         for m, momentum in momenta:
