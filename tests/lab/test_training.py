@@ -107,7 +107,7 @@ def test_epochs_after_the_last_checkpoint_are_trained_again(tmp_path: Path, monk
     assert without_times(killed.metrics()) == without_times(whole.metrics())
 
 
-@pytest.mark.parametrize(("cost", "expected"), [(0.25, [5, 18, 31]), (0.0625, [*range(5, 40, 5)]), (9.0, [5, 305])])
+@pytest.mark.parametrize(("cost", "expected"), [(0.125, [5, 18, 31]), (0.03125, [*range(5, 40, 5)]), (9.0, [5, 305])])
 def test_checkpoints_take_their_share_of_the_time(
     cost: float, expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -116,7 +116,7 @@ def test_checkpoints_take_their_share_of_the_time(
     def save(self: Run, content: dict[str, Any]) -> None:
         original(self, content)
         saved.append(content["epoch"])
-        now[0] += cost  # 0.25 s are 2 % of 12.5; 9 s are that of 450, which is too long
+        now[0] += cost  # 0.125 s are 1 % of 12.5; 9 s are that of 900, which is too long
 
     def epoch(self: Learner, number: int, history: list[dict[str, float]]) -> dict[str, float]:
         now[0] += 1

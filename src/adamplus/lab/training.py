@@ -20,7 +20,7 @@ from ._spec import Spec
 from ._store import CorruptError, Run
 from .tasks import Task
 
-SAVING = 0.02
+SAVING = 0.01
 """How much of its time a run is to spend on checkpoints: a large model has fewer of them."""
 LONGEST = 300.0
 """Seconds between two, or little more, however long they take: what a kill may cost."""
