@@ -112,6 +112,37 @@ class TestRules:
         found = store(tmp_path, first=2, adam_plus=[0.9], sgd=[0.9])
         assert LEVEL.judge(found).outcome == "open"
 
+    @pytest.mark.parametrize(
+        ("sgd", "better", "level"), [(0.997, "open", "reproduced"), (0.99, "reproduced", "not reproduced")]
+    )
+    def test_nobody_can_be_ahead_of_those_who_are_nearly_perfect(
+        self, sgd: float, better: str, level: str, tmp_path: Path
+    ):
+        found = store(tmp_path, adam_plus=[1.0], sgd=[sgd])
+        assert [rule.judge(found).outcome for rule in (BETTER, LEVEL)] == [better, level]
+        assert WORSE.judge(found).outcome == ("open" if sgd == 0.997 else "not reproduced")
+
+    def test_who_has_had_more_settings_is_compared_with_nobody_unless_all_have_had_all(self, tmp_path: Path):
+        root, about = tmp_path / "paper" / "cifar10", {"metric": "accuracy", "better": "higher"}
+
+        def add(name: str, value: float, **settings: float) -> Stored:
+            given = ";".join(f"{key}={value}" for key, value in settings.items())
+            add_run(root, f"{name}:{given}", [0.1, value], about=about, task="cifar10-paper")
+            return read(tmp_path, "paper", EXPERIMENTS["cifar10"])
+
+        ahead, adam = Versus("test", "better than", ("adam",)), Versus("test", "better than", ("adagrad",), "adam")
+        add("adam-plus", 0.9, lr=0.1, beta=0.1)
+        assert ahead.judge(add("adam", 0.7, lr=0.001)).outcome == "reproduced"
+        two = ahead.judge(add("adam", 0.8, lr=0.01))
+        assert two.outcome == "open"
+        assert two.measured == (
+            "test: Adam⁺ 0.9000 (n = 1), Adam 0.8000 (n = 1, best of 2); "
+            "some have had more of the paper's settings than others"
+        )
+        assert ahead.judge(add("adam", 0.6, lr=0.1)).outcome == "reproduced"  # all three, and Adam⁺'s only one
+        assert adam.judge(add("adagrad", 0.5, lr=0.01)).outcome == "open"
+        assert Versus("test", "better than", ("sgd",)).judge(add("adagrad", 0.5, lr=0.1)).outcome == "not run yet"
+
     def test_two_who_diverged_show_nothing(self, tmp_path: Path):
         found = store(tmp_path, statuses="diverged", adam_plus=[0.1], sgd=[0.1])
         assert {rule.judge(found).outcome for rule in (BETTER, LEVEL, WORSE)} == {"not reproduced"}

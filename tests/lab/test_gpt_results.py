@@ -12,7 +12,7 @@ ROWS = {
     "adamw": "AdamW | **{mean:.1f} ± {error:.1f}**",
     "msgd": "momentum SGD | {mean:.1f} ± {error:.1f}",
     "adam-plus:norm_scope=tensor": "Adam⁺, a norm for each tensor | {mean:.1f} ± {error:.1f}",
-    "adam-plus": "Adam⁺, one norm | {mean:.0f} ± {error:.0f}",
+    "adam-plus": "Adam⁺, one norm | {mean:.0f} ± {error:.0f} ({0:.0f}, {1:.0f}, {2:.0f})",
 }
 
 
@@ -30,6 +30,7 @@ def test_the_table_has_the_numbers_of_the_runs(label: str):
     assert {specs[run]["settings"]["lr"] for run in final} == {rate}
     tried = sorted(specs[run]["settings"]["lr"] for run in trials)
     assert tried[0] < rate < tried[-1]
-    ends = summarize(lines[run]["test_perplexity"] for run in final)
-    numbers = ROWS[label].format(mean=ends.mean, error=ends.error)
+    ends = [lines[run]["test_perplexity"] for run in sorted(final, key=lambda run: specs[run]["seed"])]
+    found = summarize(ends)
+    numbers = ROWS[label].format(*ends, mean=found.mean, error=found.error)
     assert f"| {numbers} | {rate} | {len(lost)} of 8 |" in (RESULTS / "README.md").read_text()

@@ -124,6 +124,8 @@ def test_both_claims_follow_from_the_line(knee: float, slope: float, flat: str, 
 
 
 def test_far_from_ideal_is_a_point_below_the_end_at_epoch_154(tmp_path: Path):
-    verdict = FarFromIdeal().judge(stored(tmp_path, PARTS))
+    verdict = FarFromIdeal().judge(stored(tmp_path / "flat", broken(0.44, 0.05)(PARTS)))
     assert verdict.outcome == "reproduced"
     assert "0.4400 after epoch 154, 1.000 at the end" in verdict.measured
+    without = FarFromIdeal().judge(stored(tmp_path / "straight", PARTS))
+    assert (without.outcome, without.measured) == ("open", f"no plateau; {verdict.measured}")

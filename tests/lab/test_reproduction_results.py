@@ -47,6 +47,8 @@ def test_the_readme_has_the_numbers_of_an4(said: str):
     ) in said
     assert f"a run is {_last('paper/an4', 'adam-plus')['step']} steps" in said
     assert f"η is {_lines('paper/an4', 'adam-plus')[9]['eta']:.4f} in its first ten epochs" in said
+    best = min(_lines("paper/an4", "adam"), key=lambda line: line["test_loss"])
+    assert f"(Adam is at its best, {best['test_loss']:.2f}, at epoch {best['epoch']}.)" in said
 
 
 def test_the_readme_has_the_numbers_of_the_quick_forms(said: str):
@@ -54,6 +56,10 @@ def test_the_readme_has_the_numbers_of_the_quick_forms(said: str):
     assert ten["sgd"] == ten["nigt"]
     form = "SGD and NIGT {sgd} %, Adam {adam} %, momentum SGD {msgd} %, AdaGrad {adagrad} %, Adam⁺ {adam-plus} %"
     assert form.format(**ten) in said
+    curves = {name: [line["test_accuracy"] for line in _lines("paper-quick/cifar10", name)] for name in NAMES}
+    behind = {name: sum(a <= b for a, b in zip(curves[name], curves["adam-plus"], strict=True)) for name in curves}
+    assert (behind["nigt"], behind["adam"]) == (0, 2)
+    assert "NIGT is ahead of Adam⁺ in every epoch, Adam in all but two." in said
     hundred = {name: _percent("paper-quick/cifar100", name) for name in NAMES}
     form = "SGD {sgd} %, NIGT {nigt} %, Adam {adam} %, Adam⁺ {adam-plus} %, AdaGrad {adagrad} %, momentum SGD {msgd} %"
     assert form.format(**hundred) in said
@@ -67,7 +73,8 @@ def test_the_readme_has_the_numbers_of_350_epochs(said: str):
     plus, msgd = (_lines("paper/cifar10", name) for name in ("adam-plus", "msgd"))
     at = {epoch: [100 * one[epoch - 1]["test_accuracy"] for one in (plus, msgd)] for epoch in (10, 154, 350)}
     assert f"momentum SGD ends at {at[350][1]:.1f} % test accuracy, Adam⁺ at {at[350][0]:.1f} %" in said
-    assert f"ahead through epoch 15 (after ten, {at[10][0]:.1f} and {at[10][1]:.1f} %)" in said
+    hat = 100 * plus[9]["test_accuracy_hat"]
+    assert f"ahead through epoch 15 (after ten, {at[10][0]:.1f} and {at[10][1]:.1f} %; at ŵ it has {hat:.1f})" in said
     ahead = [a["test_accuracy"] > b["test_accuracy"] for a, b in zip(plus, msgd, strict=True)]
     assert all(ahead[:15])
     assert not ahead[15]
@@ -94,7 +101,11 @@ def test_the_readme_says_where_norms_flatten_whatever_the_windows(said: str, mon
         found = [_growth.growth(lines) for lines in both]
         places[part] = [one.knee for one in found if one is not None and one.flattens]
     assert places[20] == [60_214, 60_214]
-    assert "growth falls most at iteration 60,214, epoch 154, a few epochs after" in said
+    assert "growth falls most at iteration 60,214, epoch 154." in said
+    for lines in both:
+        norms = [lines[i]["norm_sum"] - lines[i - 1]["norm_sum"] for i in (149, 151)]  # of epochs 150 and 152
+        assert norms[1] < norms[0] / 2
+    assert "‖z‖ halves within the two epochs after the rate was divided by ten for the first time, 150 of 350" in said
     epochs = [place / 391 for pair in places.values() for place in pair]
     assert (len(epochs), f"at epochs {min(epochs):.0f} to {max(epochs):.0f}" in said) == (8, True)
 
@@ -113,6 +124,9 @@ def test_the_readme_has_the_numbers_of_wikitext2(said: str):
     assert {rate: f"{lines[-1]['eta']:.0f}" for rate, lines in plus.items()} == {20: "38", 10: "19", 5: "9"}
     assert "38 with α = 20, and with α = 10 about that of SGD, η = 19 and 20" in said
     assert _last(folder, "sgd")["lr"] == 20
+    adam = [line["test_perplexity"] for line in _lines(folder, "adam")]
+    ahead = [a < b["test_perplexity"] for a, b in zip(adam, plus[10], strict=True)]
+    assert ahead == [True] * 5 + [False]  # "up to the fifth epoch"
 
 
 def test_the_readme_has_the_numbers_of_the_tuned_comparison(said: str):
@@ -132,6 +146,10 @@ def test_the_readme_has_the_numbers_of_the_tuned_comparison(said: str):
         f"after fifteen, {100 * mean['test_accuracy'][0][14]:.1f} and {100 * mean['test_accuracy'][1][14]:.1f} %"
         in said
     )
+    at = [100 * fmean(run[14][f"test_accuracy{end}"] for run in plus) for end in ("", "_hat")]
+    form = f"at epoch 15, Adam⁺ has {at[0]:.1f} % at w, {at[1]:.1f} % at ŵ, and momentum SGD"
+    assert f"{form} {100 * mean['test_accuracy'][1][14]:.1f} %" in said
+    assert all(abs(run[-1]["test_accuracy"] - run[-1]["test_accuracy_hat"]) < 0.0015 for run in plus)
     chosen = [_settings("tuned-quick/cifar10", name)["settings"] for name in ("adam-plus", "msgd")]
     assert f"α = {chosen[0]['lr']} with decay {1e4 * chosen[0]['weight_decay']:.1f}·10⁻⁴" in said
     assert f"and {chosen[1]['lr']} with {1e4 * chosen[1]['weight_decay']:.1f}·10⁻⁴" in said

@@ -373,6 +373,13 @@ def test_metrics_are_one_line_of_pandas_and_in_tensorboard(tmp_path: Path):
     assert [e.value for e in events.Scalars("test_loss")] == pytest.approx(list(frame["test_loss"]), rel=1e-6)
 
 
+def test_settings_tell_of_those_that_nobody_has_given(tmp_path: Path):
+    run = Run(tmp_path / "run")
+    train(spec("adamw"), run)
+    told = run.settings()["optimizer"]
+    assert (told["lr"], told["weight_decay"], told["eps"]) == (0.01, 0.01, 1e-8)  # torch's
+
+
 def test_settings_tell_where_the_numbers_come_from(tmp_path: Path):
     run = Run(tmp_path / "run")
     train(spec(), run)

@@ -34,6 +34,11 @@ class Optimizing:
         for group in self.optimizer.param_groups:
             group.update({name: torch.tensor(float(group[name]), device=self.device) for name in self.tensors})
 
+    def settings(self) -> dict[str, Any]:
+        """All of the optimizer's at the start, those that nobody has given too."""
+        told = (bool, int, float, str, type(None))
+        return {name: value for name, value in self.start[0].items() if isinstance(value, told)}
+
     def set(self, factors: dict[str, float]) -> dict[str, float]:
         """Have settings of the start, times factors, which are 1 where none is given; the rate, and what changes."""
         for name in factors.keys() - self.changed:

@@ -130,6 +130,7 @@ def _settings(spec: Spec, task: Task, learner: Learner | None) -> dict[str, Any]
         "spec": spec.to_json(),
         "task": {"description": tasks.describe(task), **{name: getattr(task, name) for name in told}, "rows": rows},
         "parameters": None if learner is None else sum(p.numel() for p in learner.model.parameters()),
+        "optimizer": {} if learner is None else learner.optimizing.settings(),
         **certificate(torch.device(spec.device)),
     }
 

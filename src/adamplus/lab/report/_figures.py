@@ -123,22 +123,23 @@ def _scale(axes: "Axes", task: TaskResults, columns: list[dict[str, list[Any]]])
 
 
 def _learning_rates(results: Results, task: TaskResults, table: list[Row]) -> "Figure":
-    """Validation metrics of the trials; × for those that came to none, level with the worst that did."""
+    """Validation metrics of the trials; above them, a row of × each for those that came to none."""
     figure, (axes,) = new_figure(1)
     searched = {row.label: row.sensitivity.points for row in table if row.sensitivity is not None}
-    finite = [value for points in searched.values() for _, value in points if value is not None]
-    worst = min(finite, default=0.0) if task.higher else max(finite, default=0.0)
+    lost = {label: [rate for rate, value in points if value is None] for label, points in searched.items()}
+    lost = {label: rates for label, rates in lost.items() if rates}
     for label, points in searched.items():
         colour, dash = style(results.labels.index(label))
         look: Any = {"color": colour, "linestyle": STROKES[dash], "linewidth": 1.3, "marker": "o", "markersize": 3.5}
         axes.plot(*zip(*((rate, value) for rate, value in points if value is not None), strict=True), **look)
-        lost = [rate for rate, value in points if value is None]
-        axes.plot(lost, [worst] * len(lost), color=colour, linestyle="", marker="x", markersize=5)
-    is_lost = any(value is None for points in searched.values() for _, value in points)
+    for i, (label, rates) in enumerate(lost.items()):
+        colour, _ = style(results.labels.index(label))
+        cross: Any = {"color": colour, "linestyle": "", "marker": "x", "markersize": 4, "clip_on": False}
+        axes.plot(rates, [1.03 + 0.04 * i] * len(rates), transform=axes.get_xaxis_transform(), **cross)
     axes.set_xscale("log")
-    axes.set_xlabel("learning rate (×: diverged or failed)" if is_lost else "learning rate")
+    axes.set_xlabel("learning rate (×: diverged or failed)" if lost else "learning rate")
     _name(axes.set_ylabel, f"validation {task.metric}")
-    _scale(axes, task, [{"mean": finite}])
+    _scale(axes, task, [{"mean": [value for _, value in points]} for points in searched.values()])
     _name(figure.suptitle, task.title)
     draw_legend(figure, results.labels, [label for label in results.labels if label in searched])
     return figure

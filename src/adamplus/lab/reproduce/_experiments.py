@@ -1,6 +1,7 @@
 """The experiments, with the paper's settings word for word, and what a tuned comparison searches."""
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -34,6 +35,11 @@ class Words:
     def values(self, key: str) -> tuple[float, ...]:
         """What the paper has tried of a setting."""
         return self.tried.get(key, (self.named[key],))
+
+    @property
+    def points(self) -> int:
+        """Of the paper's grid."""
+        return math.prod(len(self.values(key)) for key in self.named)
 
     def labels(self, optimizer: str, grid: bool, weight_decay: float, given: Mapping[str, float]) -> list[str]:
         """As a comparison takes them: one, or a grid; `given` are points of the grid that somebody asks for."""

@@ -33,7 +33,10 @@ def _experiment(stored: Stored, folder: Path) -> list[Path]:
 
     figure, panels = new_figure(2)
     found = {name: curves(runs) for name, one in stored.contestants.items() if (runs := _shown(one))}
-    names = list(NAMES.values())
+    tried = {name: one.tried for name, one in stored.contestants.items()}
+    names = {
+        name: f"{said} (best of {tried[name]})" if tried.get(name, 1) > 1 else said for name, said in NAMES.items()
+    }
     for axes, panel in zip(panels, stored.experiment.panels.values(), strict=True):
         _draw(axes, found, panel.column)
         axes.set_xlabel("epoch")
@@ -44,7 +47,7 @@ def _experiment(stored: Stored, folder: Path) -> list[Path]:
         if panel.column.endswith("accuracy") and (inset := _inset(axes, found, panel.column)) is not None:
             _draw(inset, found, panel.column)
     figure.suptitle(f"{stored.experiment.title} ({stored.folder})")
-    draw_legend(figure, names, [NAMES[name] for name in found])
+    draw_legend(figure, list(names.values()), [names[name] for name in found])
     return save(figure, folder / f"{stored.folder}-{stored.experiment.name}")
 
 

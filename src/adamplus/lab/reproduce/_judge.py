@@ -112,6 +112,10 @@ class Versus:
         numbers = ", ".join(f"{NAMES[name]} {place.told()}" for name, place in found.items())
         said = [f"{self.panel}{' early' if self.early else ''}: {numbers}"] if found else []
         said += [f"no run of {', '.join(missing)} has ended"] if missing else []
+        tried = {name: place.tried for name, place in found.items()}
+        if set(tried.values()) != {1} and tried != {name: stored.experiment.words[name].points for name in tried}:
+            outcomes = [outcome if outcome == "not run yet" else "open" for outcome in outcomes]
+            said += ["some have had more of the paper's settings than others"]
         return together(Verdict(outcome, "") for outcome in outcomes)._replace(measured="; ".join(said))
 
     def _outcome(self, stored: Stored, own: Standing, other: Standing) -> Outcome:
@@ -120,6 +124,8 @@ class Versus:
         a, b = (worst if one.mean is None else one.mean for one in (own, other))
         if math.isinf(a) and math.isinf(b):
             return "not reproduced"  # neither has trained at all
+        if higher and min(a, b) >= 1 - margin and self.relation in ("better than", "worse than"):
+            return "open"  # nobody can be ahead by the margin
         ahead = (a > b) is higher
         apart = math.isinf(a) or math.isinf(b) or abs(a - b) > (margin if higher else margin * min(abs(a), abs(b)))
         lost = bool(own.lost or other.lost)
@@ -170,7 +176,10 @@ class FarFromIdeal:
     @property
     def text(self) -> str:
         """The rule in words."""
-        return f"train and test accuracy of Adam⁺ at 154/350 of the run are {FAR:g} or more below those of the end"
+        return (
+            f"train and test accuracy of Adam⁺ at 154/350 of the run are {FAR:g} or more below those of the end; open "
+            "where Σ‖z‖ has no plateau"
+        )
 
     def judge(self, stored: Stored) -> Verdict:
         """By the means over seeds."""
@@ -185,7 +194,21 @@ class FarFromIdeal:
             end = summarize(run.last(panel.column) for run in runs).mean or 0.0
             below.append(end - then >= FAR)
             said.append(f"{name}: {number(then)} after epoch {at + 1}, {number(end)} at the end")
+        if not all(found.flattens for found in _growths(stored)):
+            return Verdict("open", f"no plateau; {'; '.join(said)}")
         return Verdict("reproduced" if all(below) else "not reproduced", "; ".join(said))
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """A claim that no run of an experiment can decide."""
+
+    text: str
+
+    def judge(self, stored: Stored) -> Verdict:
+        """Open, whatever was run."""
+        del stored
+        return Verdict("open", "")
 
 
 def _finished(stored: Stored) -> list[Record]:
