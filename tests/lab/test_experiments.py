@@ -142,6 +142,30 @@ class TestData:
         assert x.shape == (2, 21, 40 + 100 + 6)
         assert (x.dtype, y.dtype) == (torch.float16, torch.int64)
 
+    def test_one_utterance_of_fifty_is_held_out_of_switchboard_and_never_trained_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        names = [f"u{i:03}" for i in range(101)]
+        arrays = speech(dict.fromkeys(names, 21))
+        for i, name in enumerate(names):
+            arrays["fmllr"][name][:] = i
+        write_archives(write_swb300(tmp_path) / "train", arrays)
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        data = task_of("swb300").data()
+        found = {split: data[split][0][:, 0, 0].int().tolist() for split in ("train", "validation")}
+        assert found["validation"] == [0, 50, 100]
+        assert found["train"] == [i for i in range(101) if i % 50]
+        assert len(task_of("swb300-paper").data()["train"][0]) == 101
+
+    def test_features_that_half_precision_cannot_hold_are_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        folder = write_swb300(tmp_path)
+        arrays = speech({"a": 30, "b": 25})
+        arrays["logmel"]["b"][3, 1] = 1e5
+        write_archives(folder / "train", arrays)
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        with pytest.raises(InputError, match="train: utterance b has a feature of size 100,000, and half precision"):
+            task_of("swb300-paper").data()
+
     def test_switchboard_splits_of_different_widths_are_told_before_the_first_run(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):

@@ -15,7 +15,7 @@ from adamplus.lab._store import Store
 from adamplus.lab.engines import local
 from adamplus.lab.optimizers import CONTENDERS
 from adamplus.lab.report import report
-from adamplus.lab.reproduce import EXPERIMENTS, _reproduce
+from adamplus.lab.reproduce import EXPERIMENTS, _official, _reproduce
 from adamplus.lab.reproduce._claims import CLAIMS
 from adamplus.lab.reproduce._experiments import BETAS, NAMES, Complement
 from adamplus.lab.reproduce._figures import figures
@@ -228,6 +228,43 @@ class TestCommand:
         assert "data: not the official CIFAR-10 (" in text
         assert "data: SWB-300, whose digests nobody knows" in text
 
+    def test_runs_of_other_data_are_not_taken_for_those_of_this(self, data: Path, tmp_path: Path, monkeypatch: Any):
+        words = ("wikitext2", "--seeds", 1, "--epochs", 1, "--data", write_all(data), "--optimizers", "msgd")
+        said(*words, "--out", tmp_path / "out")
+        monkeypatch.setattr(_official, "check", lambda name: "the official WikiText-2, by its digests")
+        refused = said(*words, "--out", tmp_path / "out", status=2)
+        assert "were made of not the official WikiText-2 (wiki" in refused
+        assert "pass another --out for other data" in refused
+        assert "data: not the official WikiText-2 (" in (tmp_path / "out" / "claims.md").read_text()
+        said(*words, "--out", tmp_path / "other")
+
+    def test_a_damaged_set_keeps_no_other_from_being_run(self, data: Path, tmp_path: Path):
+        archive = write_all(data) / "swb300" / "heldout" / "logmel.ark"
+        archive.write_bytes(archive.read_bytes()[:-7])
+        (data / "cifar-10-batches-py" / "data_batch_3").write_bytes(b"nonsense")
+        words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path, "--optimizers", "adam-plus")
+        output = said("all", *words, status=1)
+        assert trained(output) == [1] * 3
+        assert "cifar10 is left out: " in output
+        assert re.search(r"swb300 is left out: .*logmel is damaged", output)
+        assert "VGG19 on CIFAR-100 | paper-1-epochs | 1 | test accuracy |" in (tmp_path / "claims.md").read_text()
+        assert "logmel is damaged" in said("swb300", *words, status=2)
+
+    def test_everything_of_nothing_is_an_error(self, data: Path, tmp_path: Path):
+        assert "no experiment has its data in" in said("all", "--data", data, "--out", tmp_path / "out", status=2)
+        assert not (tmp_path / "out").exists()
+
+    def test_the_best_of_how_many_is_that_of_the_search_that_chose(self, data: Path, tmp_path: Path):
+        words = ("wikitext2", "--protocol", "tuned", "--seeds", 1, "--epochs", 1, "--data", write_all(data))
+        words += ("--out", tmp_path)
+        said(*words, "--tune", 3, "--optimizers", "msgd,adam")
+        stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["wikitext2"])
+        assert {name: one.trials for name, one in stored.contestants.items()} == {"msgd": 3, "adam": 3}
+        said(*words, "--tune", 1, "--optimizers", "adam")
+        stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["wikitext2"])
+        assert {name: one.trials for name, one in stored.contestants.items()} == {"msgd": 3, "adam": 1}
+        assert "searches of different lengths" in (tmp_path / "claims.md").read_text()
+
     @pytest.mark.parametrize(
         ("words", "message"),
         [
@@ -243,6 +280,8 @@ class TestCommand:
             (("cifar10", "--weight-decay", "-1"), "a weight decay of -1 is none"),
             (("cifar10", "--epochs", "0"), "0 epochs train nothing"),
             (("cifar10", "--seeds", "0"), "0 seeds are no comparison"),
+            (("cifar10", "--protocol", "tuned", "--tune", "0"), "0 trials are no search: pass --tune 1 or more"),
+            (("cifar10", "--tune", "-1"), "-1 trials are no search"),
         ],
     )
     def test_bad_input_is_said_plainly(self, words: tuple[str, ...], message: str, data: Path, tmp_path: Path):

@@ -2,16 +2,30 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from data.writers import write_an4
 from tiny_sets import write_sentences
 
+from adamplus.lab._errors import InputError
 from adamplus.lab.data import an4
-from adamplus.lab.speech import Sentence, Tying, aligned, chunks, deltas, flat_start, path_score, realigned, sentence
+from adamplus.lab.speech import (
+    Sentence,
+    Tying,
+    _aligner,
+    aligned,
+    chunks,
+    deltas,
+    flat_start,
+    path_score,
+    realigned,
+    sentence,
+)
 from adamplus.lab.speech import _aligned as speech_aligned
 from adamplus.lab.speech._aligner import Item, align
+from adamplus.lab.speech._features import normalized
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +125,17 @@ class TestSpeech:
         assert all(torch.equal(a.states, b.states) for a, b in zip(first.train, second.train, strict=True))
         assert len(list((tmp_path / ".alignments").glob("*.pt"))) == 1
 
-    @pytest.mark.parametrize("content", [b"", b"PK half a file", b"others"])
+    @pytest.mark.parametrize("content", [b"", b"PK half a file", b"others", b"backwards", b"beyond"])
     def test_a_kept_alignment_that_is_none_is_made_again(self, content: bytes, tmp_path: Path):
         write_sentences(tmp_path, speakers=2)
         first = aligned(tmp_path)
         (path,) = (tmp_path / ".alignments").glob("*.pt")
-        path.write_bytes(content) if content != b"others" else torch.save([torch.zeros(3)], path)
+        others = {
+            b"others": [torch.zeros(3)],
+            b"backwards": [one.flip(0) for one in torch.load(path)],
+            b"beyond": [one + 1 for one in torch.load(path)],
+        }
+        path.write_bytes(content) if content not in others else torch.save(others[content], path)
         second = aligned(tmp_path)
         assert all(torch.equal(a.states, b.states) for a, b in zip(first.train, second.train, strict=True))
 
@@ -124,6 +143,54 @@ class TestSpeech:
         write_sentences(tmp_path, speakers=2)
         (tmp_path / ".alignments").write_text("a file, where a folder should be")
         assert aligned(tmp_path).classes == 3 * 6
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+    def test_an_alignment_that_the_disk_has_no_room_for_is_used_all_the_same(self, tmp_path: Path):
+        write_sentences(tmp_path, speakers=2)
+        first = aligned(tmp_path)
+        (path,) = (tmp_path / ".alignments").glob("*.pt")
+        path.unlink()
+        path.with_suffix(".new").symlink_to("/dev/full")
+        second = aligned(tmp_path)
+        assert all(torch.equal(a.states, b.states) for a, b in zip(first.train, second.train, strict=True))
+        assert not path.exists()
+
+    def test_speech_without_an_utterance_that_is_long_enough_is_told(self, tmp_path: Path):
+        write_an4(tmp_path, frames=5)
+        with pytest.raises(InputError, match="no utterance to train has as many frames as its words have states"):
+            aligned(tmp_path)
+
+    def test_features_are_cepstra_with_slopes_and_slopes_of_slopes_at_mean_0_and_deviation_1(self, root: Path):
+        read, made = an4.read(root).train[0].features, aligned(root).train[0].features
+        assert made.shape == (len(read), 39)
+        assert torch.equal(made, normalized(deltas(read)))
+        torch.testing.assert_close(made.mean(0), torch.zeros(39), atol=1e-5, rtol=0)
+        torch.testing.assert_close(made.std(0, unbiased=False), torch.ones(39), atol=1e-2, rtol=0)
+        own = (read - read.mean(0)) / read.std(0, unbiased=False)
+        torch.testing.assert_close(made[:, :13], own, atol=1e-2, rtol=0)
+
+    def test_frequent_states_have_no_advantage_by_being_frequent(self, root: Path, monkeypatch: pytest.MonkeyPatch):
+        """Scores are likelihoods: of a model that has learned nothing but priors, they are all alike."""
+        seen: list[torch.Tensor] = []
+
+        def unlearned(values: int, states: int) -> torch.nn.Module:
+            model = torch.nn.Linear(values, states)
+            torch.nn.init.zeros_(model.weight)
+            return model
+
+        def learn(model: Any, _: Any, x: torch.Tensor, y: torch.Tensor) -> None:
+            frequent = torch.bincount(y, minlength=len(model.bias)) + 1.0
+            model.bias.data = (frequent / frequent.sum()).log()
+
+        def realign(one: Sentence, scores: torch.Tensor) -> torch.Tensor:
+            seen.append(scores)
+            return realigned(one, scores)
+
+        monkeypatch.setattr(_aligner, "_model", unlearned)
+        monkeypatch.setattr(_aligner, "_learn", learn)
+        monkeypatch.setattr(_aligner, "realigned", realign)
+        align(*items(root), rounds=1)
+        assert all(scores.abs().max() < 1e-4 for scores in seen)
 
     def test_utterances_shorter_than_their_states_are_left_out(self, tmp_path: Path):
         write_an4(tmp_path, frames=20)  # GO YES has 21 states

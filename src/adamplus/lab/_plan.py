@@ -67,7 +67,7 @@ class Plan:
         # By the task's name: an edited comment must not choose other trials, nor another folder.
         tried = _search.trials(entry.ranges, self.tune, self.search, Path(task).stem)
         return [
-            self._spec(task, entry, values, SEARCH_SEED, phase="search", trial=i)
+            self._spec(task, entry, values, SEARCH_SEED, phase="search", trial=i, trials=self.tune)
             for i, values in enumerate(tried, start=1)
         ]
 

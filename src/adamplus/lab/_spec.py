@@ -28,6 +28,8 @@ class Spec:
     phase: Literal["search", "final"] = "final"
     trial: int = 0
     """Number of the settings within the search; 0 in the final phase."""
+    trials: int = 0
+    """Settings that the search has, whose number decides which they are; 0 in the final phase."""
     device: str = "cpu"
     precision: Literal["float32", "bfloat16"] = "float32"
     processes: int = 1
@@ -39,7 +41,7 @@ class Spec:
 
     def key(self) -> str:
         """A digest of all of it."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     def folder(self) -> Path:
         """Where in a store the run is: a path of plain names, whatever the task is called."""
@@ -48,7 +50,7 @@ class Spec:
 
     def to_json(self) -> dict[str, Any]:
         """As a dictionary that JSON can hold."""
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if key != "trials" or value}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Spec":

@@ -61,6 +61,7 @@ def test_damaged_features_are_told(content: bytes, problem: str, tmp_path: Path)
         ("an4_train.fileids", "", "an4_train.fileids: there is no utterance"),
         ("an4_train.fileids", "../../secret\n", "line 1: '../../secret' leads out of the data set"),
         ("an4_train.fileids", "/etc/an1-fash-b\n", "leads out of the data set"),
+        ("an4_train.fileids", "an4_clstk/\0/an1-fash-b\n", "leads out of the data set"),
         ("an4_train.fileids", "elsewhere/an1-fash-b\n", "elsewhere/an1-fash-b.mfc: it cannot be read"),
     ],
 )
@@ -73,6 +74,9 @@ def test_what_does_not_fit_together_is_told(file: str, content: str, problem: st
 def test_text_that_is_none_is_told(tmp_path: Path):
     (write_an4(tmp_path) / "etc" / "an4.dic").write_bytes(b"GO G OW\n\xfe\n")
     with pytest.raises(InputError, match=r"an4.dic: byte 8 is not UTF-8"):
+        an4.read(tmp_path)
+    (tmp_path / "an4" / "etc" / "an4.dic").write_bytes(b"GO G OW\n" * 100_000 + b"\xfe\n")
+    with pytest.raises(InputError, match=r"an4.dic: byte 800,000 is not UTF-8"):
         an4.read(tmp_path)
 
 

@@ -202,9 +202,10 @@ def test_damaged_archives_are_told(tmp_path: Path):
     pack(folder, archive)
     with pytest.raises(InputError, match="this archive has no data_batch_4"):
         cifar.read("cifar10", tmp_path)
-    archive.write_bytes(b"")
-    with pytest.raises(InputError, match="cannot be read"):
-        cifar.read("cifar10", tmp_path)
+    for content in (b"", b"\xfd7zXZ\0" + bytes(64), b"BZh9" + bytes(64)):
+        archive.write_bytes(content)
+        with pytest.raises(InputError, match="cannot be read"):
+            cifar.read("cifar10", tmp_path)
 
 
 def test_of_an_archive_only_the_sets_own_folder_is_read(tmp_path: Path):
@@ -213,7 +214,16 @@ def test_of_an_archive_only_the_sets_own_folder_is_read(tmp_path: Path):
     with tarfile.open(archive, "w:gz") as packed:
         packed.add(folder, folder.name)
         packed.add(folder / "test_batch", "elsewhere/data_batch_1")
+        packed.add(folder / "test_batch", f"elsewhere/{folder.name}/data_batch_1")
+        packed.add(folder / "test_batch", "data_batch_1")
     assert torch.equal(cifar.read("cifar10", tmp_path).train.images, cifar.read("cifar10", tmp_path / "a").train.images)
+
+
+def test_an_archive_whose_names_begin_with_a_dot_is_read(tmp_path: Path):
+    folder = write_cifar(tmp_path / "a")
+    with tarfile.open(tmp_path / "cifar-10-python.tar.gz", "w:gz") as packed:
+        packed.add(folder.parent, ".")
+    assert same(cifar.read("cifar10", tmp_path), cifar.read("cifar10", tmp_path / "a"))
 
 
 def test_a_file_of_an_archive_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -40,13 +40,14 @@ def test_where_tells_of_every_set(tmp_path: Path):
     (folder / "wiki.test.tokens").unlink()
     printed = run("where", "--data", tmp_path).output
     assert f"wikitext2  {folder} (tokens), which lacks wiki.test.tokens" in printed
-    assert "cifar10    not there; adamplus data download cifar10" in printed
-    assert "swb300     not there; see docs/data.md" in printed
+    assert f"cifar10    not there. To get it: adamplus data download cifar10 --data {tmp_path}." in printed
+    assert "swb300     not there. It is licensed speech (LDC97S62) and cannot be downloaded." in printed
 
 
 @pytest.mark.usefixtures("toy")
 def test_verify_ends_with_1_where_something_is_wrong(tmp_path: Path):
-    assert "there is no data set in it" in run("verify", "--data", tmp_path).output
+    nothing = run("verify", "--data", tmp_path)
+    assert (nothing.exit_code, nothing.output) == (1, f"{tmp_path}: there is no data set in it\n")
     missing = run("verify", "toy", "--data", tmp_path)
     assert (missing.exit_code, missing.output.split()[:2]) == (1, ["missing", "toy"])
     (tmp_path / "toy").mkdir()

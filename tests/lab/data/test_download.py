@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from data.servers import CONTENT, DIGEST, QUICK, Server
@@ -9,6 +10,8 @@ from data.writers import member, pack, tar_with
 
 from adamplus.lab._errors import InputError
 from adamplus.lab.data import SETS, DataSet, File, Layout, Source, download
+from adamplus.lab.data._digests import digest_of_tree
+from adamplus.lab.data._set import Tree
 
 
 @pytest.fixture
@@ -49,6 +52,37 @@ def test_what_is_wrong_is_replaced_and_the_rest_stays(tmp_path: Path):
     download("toy", tmp_path, patience=QUICK)
     assert (folder / "file").read_bytes() == CONTENT
     assert (folder / "notes").read_text() == "mine"
+
+
+def test_files_that_are_not_of_the_set_and_spoil_it_are_told(toy: DataSet, tmp_path: Path, monkeypatch: Any):
+    """As a recording of one's own among those of FSDD: all that match the pattern have one digest."""
+    made = tmp_path / "made" / "set"
+    digest = digest_of_tree(made, [made / "file"])
+    with_tree = Layout("plain", ("toy/here",), (Tree("f*", 1, digest),))
+    monkeypatch.setitem(SETS, "toy", DataSet(**{**vars(toy), "layouts": (with_tree,)}))
+    folder = tmp_path / "toy" / "here"
+    folder.mkdir(parents=True)
+    (folder / "foreign").write_text("mine")
+    with pytest.raises(InputError, match=r"files that are not of it \(f\*: 2 files, and 1 are expected\): move these"):
+        download("toy", tmp_path, patience=QUICK)
+    (folder / "foreign").unlink()
+    assert download("toy", tmp_path, patience=QUICK) == folder
+
+
+def test_files_that_have_come_are_not_asked_for_again_where_a_later_one_fails(
+    server: Server, toy: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    names = ("one", "two", "three")
+    server.files = {"/one": CONTENT, "/two": CONTENT}
+    layout = Layout("plain", ("toy",), tuple(File(name, DIGEST) for name in names))
+    way = tuple(Source(f"{server.address}/{name}", name, DIGEST) for name in names)
+    monkeypatch.setitem(SETS, "toy", DataSet(**{**vars(toy), "layouts": (layout,), "ways": (way,)}))
+    with pytest.raises(InputError, match="three"):
+        download("toy", tmp_path, patience=QUICK)
+    asked, server.files = len(server.asked), {"/three": CONTENT}  # the others are gone
+    assert download("toy", tmp_path, patience=QUICK) == tmp_path / "toy"
+    assert len(server.asked) == asked + 1
+    assert not (tmp_path / "toy.download").exists()
 
 
 @pytest.mark.usefixtures("toy")

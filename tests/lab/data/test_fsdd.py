@@ -52,6 +52,7 @@ def test_damaged_recordings_are_told(tmp_path: Path):
         (whole[:20], "no wav file"),
         (b"", "no wav file of plain samples .it is cut off"),
         (b"ID3" + bytes(100), "no wav file"),
+        (whole[:16] + b"\0\0\0\x80" + whole[20:], "no wav file"),  # the size of its form: wave raises RuntimeError()
     ):
         path.write_bytes(content)
         with pytest.raises(InputError, match=f"7_ann_9.wav: .*{problem}"):

@@ -62,6 +62,16 @@ def test_archives_that_were_moved_with_their_tables_are_found(tmp_path: Path):
     assert len(kaldi.Archives(tmp_path / "second", states=9)["a"].states) == 30
 
 
+def test_what_is_read_does_not_depend_on_the_folder_that_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, seed in (("own", 0), ("other", 1)):
+        write_archives(tmp_path / name, speech(FRAMES, seed=seed))
+        for table in (tmp_path / name).glob("*.scp"):
+            table.write_text(table.read_text().replace(f"{tmp_path / name}/", ""))
+    monkeypatch.chdir(tmp_path / "other")
+    found = kaldi.Archives(tmp_path / "own", states=9)["a"].features[:, :40]
+    assert np.array_equal(found, speech(FRAMES)["fmllr"]["a"])
+
+
 def test_utterances_that_one_kind_lacks_are_told(tmp_path: Path):
     states = speech(FRAMES)["alignments"]
     told = r"alignments lacks 1 of the 2 utterances of fmllr, b: .*filter_scp.pl alignments.scp fmllr.scp"

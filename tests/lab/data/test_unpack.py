@@ -1,10 +1,13 @@
 """Archives are unpacked into one folder, and odd ones not at all."""
 
+import io
 import os
+import random
 import stat
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from data.writers import member, pack, tar_with
@@ -61,6 +64,31 @@ def test_links_in_zip_files_are_refused(tmp_path: Path):
         packed.writestr(link, "/etc/passwd")
     with pytest.raises(InputError, match="'set/link' is a link"):
         unpack(tmp_path / "x.zip", "set", tmp_path / "to")
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.xz", "x.tar.bz2", "x.tar"])
+def test_archives_with_flipped_bytes_are_told_and_never_a_bare_exception(name: str, tmp_path: Path):
+    """Whatever zip, tar and their compressions raise: IndexError, UnicodeDecodeError and lzma's own among others."""
+    path = tmp_path / name
+    if name == "x.zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+            packed.writestr("set/fïle", bytes(range(256)) * 8)
+    else:
+        mode: Any = f"w:{name.rpartition('.')[2].replace('tar', '')}"
+        with tarfile.open(path, mode) as packed:
+            packed.addfile(member("set/fïle", size=512), io.BytesIO(bytes(512)))
+    whole, generator = path.read_bytes(), random.Random(0)
+    refused = 0
+    for i in range(300):
+        content = bytearray(whole)
+        for _ in range(generator.randint(1, 4)):
+            content[generator.randrange(len(content))] = generator.randrange(256)
+        path.write_bytes(content)
+        try:
+            unpack(path, "set", tmp_path / f"to{i}")
+        except InputError:
+            refused += 1
+    assert refused > 30
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40, 300])

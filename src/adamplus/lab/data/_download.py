@@ -51,9 +51,10 @@ def _one_way(
     unpacked = workshop / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
     unpacked.mkdir()
+    for source in way:  # all of them first: one that cannot be had must not cost those that are there
+        fetch(source.address, workshop / source.name, source.digest, report, patience)
     for source in way:
         fetched = workshop / source.name
-        fetch(source.address, fetched, source.digest, report, patience)
         if source.inside is None:
             fetched.replace(unpacked / source.name)
             continue
@@ -67,6 +68,9 @@ def _one_way(
         raise InputError(f"what {way[0].address} gives is not {one.title} ({told})")
     _put(unpacked, folder)
     shutil.rmtree(workshop)
+    if wrong := [c for c in check_folder(one.name, one.layouts[0], folder) if c.status == "wrong digest"]:
+        told = ", ".join(f"{c.path.relative_to(folder)}: {c.note}" for c in wrong)
+        raise InputError(f"{one.title} is in {folder}, and so are files that are not of it ({told}): move these away")
     return folder
 
 

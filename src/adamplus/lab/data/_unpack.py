@@ -4,7 +4,6 @@ import shutil
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
@@ -48,10 +47,12 @@ def unpack(archive: Path, inside: str, to: Path, limit: int = LIMIT) -> None:
                     shutil.copyfileobj(member.content, file)
     except FileExistsError as error:
         raise InputError(f"{archive}: {Path(error.filename).name!r} is in it twice, so it was not unpacked") from error
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, NotImplementedError) as error:
-        raise InputError(f"{archive}: this archive cannot be read ({error})") from error
+    except InputError:
+        raise
     except OSError as error:  # gzip says so, too, of what is no gzip
         raise InputError(f"{archive}: it cannot be unpacked ({error.strerror or error})") from error
+    except Exception as error:  # whatever zip, tar and their compressions make of a damaged file
+        raise InputError(f"{archive}: this archive cannot be read ({error or type(error).__name__})") from error
 
 
 def _plain_path(name: str, archive: Path) -> PurePosixPath:

@@ -92,7 +92,7 @@ def _split(folder: Path, split: str, pronunciations: dict[str, tuple[tuple[str, 
         if not identifier:
             continue
         parts = Path(identifier).parts
-        if Path(identifier).is_absolute() or ".." in parts:
+        if Path(identifier).is_absolute() or ".." in parts or "\0" in identifier:
             raise InputError(f"{control}, line {i}: {identifier!r} leads out of the data set")
         name = parts[-1]
         if name not in transcripts:

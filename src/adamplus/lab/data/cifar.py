@@ -1,7 +1,6 @@
 """CIFAR-10 and CIFAR-100: images and labels, from either official layout, unpacked or in its archive."""
 
 import tarfile
-import zlib
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
@@ -59,15 +58,17 @@ def _contents(place: Place, names: list[str]) -> list[bytes]:
     try:
         with tarfile.open(place.path) as archive:
             for member in archive:
-                folder, name = PurePosixPath(member.name).parts[-2:] if "/" in member.name else ("", member.name)
-                if folder != place.layout.folders[0] or name not in names or not member.isfile():
+                *folder, name = PurePosixPath(member.name).parts or ("",)
+                if folder != [place.layout.folders[0]] or name not in names or not member.isfile():
                     continue
                 if member.size > LIMIT:
                     raise InputError(f"{place.path}: {name} has {member.size:,} bytes, which no file of CIFAR has")
                 file = archive.extractfile(member)
                 assert file is not None
                 found[name] = file.read()
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+    except InputError:
+        raise
+    except Exception as error:  # whatever tar and its compressions make of a damaged file
         raise InputError(f"{place.path}: this archive cannot be read ({error}): download it again") from error
     if lacks := [name for name in names if name not in found]:
         raise InputError(f"{place.path}: this archive has no {', '.join(lacks)}: download it again")

@@ -22,10 +22,12 @@ Root = Annotated[
 def where(root: Root = None) -> None:
     """Every data set that is known, and where it is."""
     folder = data.data_root(root)
+    with said_plainly():
+        found = data.where(folder)
     typer.echo(f"{folder}:")
-    for one, place in data.where(folder):
+    for one, place in found:
         if place is None:
-            state = f"not there; {'adamplus data download ' + one.name if one.ways else 'see docs/data.md'}"
+            state = f"not there. {one.how_to_get(folder)}"
         else:
             state = f"{place.path} ({place.layout.title})"
             state += f", which lacks {', '.join(place.lacks)}" if place.lacks else ""
@@ -45,6 +47,7 @@ def verify(
         rows = data.verify(folder, names or ())
     if not rows:
         typer.echo(f"{folder}: there is no data set in it")
+        raise typer.Exit(1)
     for row in rows:
         typer.echo(f"{row.status:<14} {row.data_set:<10} {row.path}{'  ' + row.note if row.note else ''}")
     if any(row.status in ("missing", "wrong digest") for row in rows):

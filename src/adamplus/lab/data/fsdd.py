@@ -58,10 +58,10 @@ def read_wav(path: Path) -> Recording:
             form = (file.getnchannels(), 8 * file.getsampwidth(), file.getframerate())
             announced = file.getnframes()
             content = file.readframes(announced)
-    except (wave.Error, EOFError) as error:
-        raise InputError(f"{path}: this is no wav file of plain samples ({str(error) or 'it is cut off'})") from error
     except OSError as error:
         raise InputError(f"{path}: it cannot be read ({error.strerror})") from error
+    except Exception as error:  # whatever wave makes of a damaged file
+        raise InputError(f"{path}: this is no wav file of plain samples ({str(error) or 'it is cut off'})") from error
     if form != (1, 16, RATE):
         raise InputError(
             f"{path}: {form[0]} channels of {form[1]} bits at {form[2]:,} Hz, and FSDD has 1 of 16 at {RATE:,}"

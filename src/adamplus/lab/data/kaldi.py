@@ -156,8 +156,8 @@ def _from_table(path: Path) -> dict[str, Entry]:
         if name in entries:
             raise InputError(f"{path}, line {i}: {name} is there a second time")
         archive = Path(match[1])
-        beside = path.parent / archive  # where the archives were moved together with the table
-        entries[name] = Entry(archive if archive.is_file() or not beside.is_file() else beside, int(match[2]))
+        beside = path.parent / archive  # first, or what is read would depend on the folder that one is in
+        entries[name] = Entry(beside if beside.is_file() else archive, int(match[2]))
     return entries
 
 

@@ -4,7 +4,9 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from .._store import write
+from .._errors import InputError
+from .._progress import console, say
+from .._store import Store, write
 from ..data import SETS, data_root, verify
 
 FILE = "data.json"
@@ -22,9 +24,14 @@ def check(name: str) -> str:
     return f"{title}, whose digests nobody knows" if unknown else f"the official {title}, by its digests"
 
 
-def keep(folder: Path, said: str) -> None:
-    """Beside the runs that were made of it."""
-    write(folder / FILE, {"data": said})
+def note(name: str, folder: Path) -> None:
+    """Tell, and keep beside the runs that are made of it; runs of other data are not to be mixed with them."""
+    found = check(name)
+    say(console(), f"{name}: the data is {found}")
+    if (folder / FILE).exists() and kept(folder) != found and Store(folder).runs():
+        raise InputError(f"the runs in {folder} were made of {kept(folder)}: pass another --out for other data")
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / FILE, {"data": found})
 
 
 def kept(folder: Path) -> str:

@@ -1,7 +1,7 @@
 """The whole of a reproduction: runs, figures, and the page of claims; resumed by the same call."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from .. import _search
 from .._errors import InputError, nearest
-from .._plan import plan
+from .._plan import Plan, plan
 from .._progress import console, say
 from .._search import Choice
 from .._store import CorruptError, Run, Store, replace
@@ -113,7 +113,7 @@ def reproduce(
     Raises:
         InputError: where something cannot be done as it was asked for.
     """
-    _check(asked, optimizers, protocol, grid, weight_decay)
+    _check(asked, optimizers, protocol, grid, weight_decay, tune)
     kind: Protocol = "tuned" if protocol == "tuned" else "paper"
     for name, chosen in _comparisons(asked, optimizers):
         for label in chosen:
@@ -121,32 +121,48 @@ def reproduce(
     machine = {"engine": engine, "workers": workers, "device": device, "precision": precision}
     budget = Budget(kind, quick, epochs, seeds, tune, grid, weight_decay, machine)
     made = Reproduction(out / PAGE)
+    refused: list[InputError] = []
     with _data(data):
-        for name, chosen in _comparisons(asked, optimizers):
-            if (reason := _absent(name)) is not None and ALL in asked:
-                say(console(), f"{name} is left out: {reason}")
-                continue
-            # data may be elsewhere, under Ray; and of several processes the first looks
-            found = _official.check(name) if reason is None and not torchrun.follows() else None
-            if found is not None:
-                say(console(), f"{name}: the data is {found}")
-            made.failures |= _compare(EXPERIMENTS[name], chosen, budget, out)
-            if found is not None:
-                _official.keep(out / budget.folder / name, found)
+        todo = [(name, chosen) for name, chosen in _comparisons(asked, optimizers) if not _left_out(name, asked)]
+        if asked and not todo:
+            raise InputError(f"no experiment has its data in {data_root()}: adamplus data where says what to do")
+        for name, chosen in todo:
+            try:
+                made.failures |= _compare(EXPERIMENTS[name], chosen, budget, out)
+            except InputError as error:  # one set that is damaged need not keep the others from being run
+                refused.append(error)
+                if len(refused) == len(todo):
+                    raise
+                say(console(), f"{name} is left out: {error}")
+                made.failures[name] = str(error)
         if not torchrun.follows():
             _tell(made, out)
     return made
 
 
+def _left_out(name: str, asked: Sequence[str]) -> bool:
+    """Of everything, what has no data is left out; what is asked for by its name is an error later on."""
+    if ALL not in asked or (reason := _absent(name)) is None:
+        return False
+    say(console(), f"{name} is left out: {reason}")
+    return True
+
+
 def _compare(experiment: Experiment, optimizers: Sequence[str], budget: Budget, out: Path) -> dict[str, str]:
     """One experiment, as a comparison in a folder of its own; what failed."""
     root, task = out / budget.folder / experiment.name, experiment.task(budget.protocol)
-    how = {"seeds": budget.seeds, "epochs": budget.epochs_of(experiment)}
+    how: dict[str, Any] = {"seeds": budget.seeds, "epochs": budget.epochs_of(experiment), "tune": 0}
     labels = [label for name in optimizers for label in _labels(experiment, name, budget)]
     if budget.protocol == "tuned":
         how |= {"tune": budget.tune, "ranges": experiment.searched()}
+        _plan(task, labels, budget, how)
     else:
-        labels = _with_ended(experiment, labels, budget, Store(root))
+        every = [label for name in experiment.words for label in _labels(experiment, name, budget, grid=True)]
+        ended = _ended(_plan(task, every, budget, how), Store(root))
+        labels = [label for label in every if label in ended or label in labels]
+    # nothing is refused any more; data may be elsewhere, under Ray, and of several processes the first looks
+    if _absent(experiment.name) is None and not torchrun.follows():
+        _official.note(experiment.name, root)
     words = command(
         experiment.name,
         budget.folder,
@@ -166,33 +182,27 @@ def _labels(experiment: Experiment, optimizer: str, budget: Budget, grid: bool |
     return experiment.labels(optimizer, budget.protocol, budget.grid if grid is None else grid, budget.weight_decay)
 
 
-def _with_ended(experiment: Experiment, labels: list[str], budget: Budget, store: Store) -> list[str]:
-    """Those that are asked for, with those whose runs are all there: a report does not forget what was run before.
+def _plan(task: str, labels: Sequence[str], budget: Budget, how: Mapping[str, Any]) -> Plan:
+    """What is to be done, if it can be: whatever is wrong is refused here."""
+    engine, device, precision = (budget.machine[key] for key in ("engine", "device", "precision"))
+    processes = torchrun.processes()
+    machine = {"device": device, "precision": precision, "elsewhere": engine == "ray", "processes": processes}
+    return plan([task], labels, search="random", **how, **machine)
+
+
+def _ended(planned: Plan, store: Store) -> set[str]:
+    """Those whose runs are all there: a report does not forget what was run before.
 
     There means made by the same code with as many seeds, as a comparison's table has to be; claims.md is made of
     everything that is stored.
     """
-    every = [label for name in experiment.words for label in _labels(experiment, name, budget, grid=True)]
-    engine, device, precision = (budget.machine[key] for key in ("engine", "device", "precision"))
-    planned = plan(
-        [experiment.task(budget.protocol)],
-        every,
-        seeds=budget.seeds,
-        tune=0,
-        epochs=budget.epochs_of(experiment),
-        search="random",
-        device=device,
-        precision=precision,
-        elsewhere=engine == "ray",
-        processes=torchrun.processes(),
-    )
     (task,) = planned.tasks
-    ended = set()
+    found = set()
     for entry in planned.entries:
         specs = planned.finals(task, entry, Choice(_search.middle(entry.ranges), [], 0))
         if all(_has_ended(store.run(spec)) for spec in specs):
-            ended.add(entry.label)
-    return [label for label in every if label in ended or label in labels]
+            found.add(entry.label)
+    return found
 
 
 def _has_ended(run: Run) -> bool:
@@ -233,7 +243,9 @@ def _absent(name: str) -> str | None:
     return None
 
 
-def _check(asked: Sequence[str], optimizers: Sequence[str], protocol: str, grid: bool, weight_decay: float) -> None:
+def _check(
+    asked: Sequence[str], optimizers: Sequence[str], protocol: str, grid: bool, weight_decay: float, tune: int
+) -> None:
     for name in asked:
         if name not in names():
             raise InputError(f"unknown experiment {name!r}: {nearest(name, names())}")
@@ -247,6 +259,8 @@ def _check(asked: Sequence[str], optimizers: Sequence[str], protocol: str, grid:
         raise InputError(f"unknown protocol {protocol!r}: {nearest(protocol, get_args(Protocol))}")
     if protocol == "tuned" and (grid or weight_decay):
         raise InputError("--grid and --weight-decay are of --protocol paper: the tuned one searches by itself")
+    if tune < (1 if protocol == "tuned" else 0):
+        raise InputError(f"{tune} trials are no search: pass --tune 1 or more")
     if weight_decay < 0:
         raise InputError(f"a weight decay of {weight_decay:g} is none: pass 0 or more")
 

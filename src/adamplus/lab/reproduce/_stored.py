@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .._errors import InputError
 from .._store import CorruptError, Store
@@ -132,13 +133,13 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
     root = out / folder / experiment.name
     records, unreadable = _records(root)
     found: dict[str, dict[str, dict[str, dict[int, Record]]]] = {}
-    trials: dict[str, int] = {}
+    searches: dict[str, list[dict[str, Any]]] = {}
     for record in sorted(records, key=_age):
         spec = record.spec
         if spec["optimizer"] not in experiment.words:
             continue
         if spec["phase"] == "search":
-            trials[spec["label"]] = max(trials.get(spec["label"], 0), spec["trial"])
+            searches.setdefault(spec["label"], []).append(spec)
             continue
         made = json.dumps([spec["settings"], spec["epochs"]], sort_keys=True)
         labels = found.setdefault(spec["optimizer"], {})
@@ -153,9 +154,16 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
             labels = dict([labels.popitem()])
         best = min(labels, key=lambda label, labels=labels: _place(experiment, labels[label]))
         timed = optimizer not in untimed
-        contestants[optimizer] = Contestant(optimizer, best, labels[best], len(labels), trials.get(best, 0), timed)
+        trials = _trials(labels[best][0].spec["settings"], searches.get(best, []))
+        contestants[optimizer] = Contestant(optimizer, best, labels[best], len(labels), trials, timed)
     every = tuple(label for labels in found.values() for label in labels)
     return Stored(experiment, folder, contestants, kept(root), tuple(unreadable), remark, every)
+
+
+def _trials(chosen: dict[str, Any], search: list[dict[str, Any]]) -> int:
+    """Of the search that these settings were chosen by; of the longest, where runs do not say."""
+    told = [spec["trials"] for spec in search if spec["settings"] == chosen and "trials" in spec]
+    return told[-1] if told else max((spec["trial"] for spec in search), default=0)
 
 
 def _remarks(root: Path) -> tuple[str, Sequence[str]]:

@@ -3,13 +3,14 @@
 import fcntl
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from .._errors import InputError
 from ..data import an4
 from . import _aligner, _alignment, _features, _states
 from ._aligner import Item, align
@@ -49,6 +50,8 @@ def aligned(root: Path) -> Aligned:
             for one in utterances
         ]
         kept = [(name, item) for name, item in made if len(item.features) >= len(item.sentence.mandatory())]
+        if not kept:
+            raise InputError(f"AN4 in {root}: no utterance to {split} has as many frames as its words have states")
         names[split], items[split] = [name for name, _ in kept], [item for _, item in kept]
     tying = Tying.of((item.sentence for item in items["train"]), found.phones)
     paths = _paths(items["train"], items["test"], root)
@@ -66,27 +69,30 @@ def aligned(root: Path) -> Aligned:
 def _paths(train: Sequence[Item], test: Sequence[Item], root: Path) -> list[Tensor]:
     """From the file of an earlier call, where there is one of the same data and the same code."""
     path = root / FOLDER / f"an4-{_digest(train, test)}.pt"
-    try:
-        path.parent.mkdir(exist_ok=True)
-        with _alone(path):
-            if (kept := _kept(path, [len(item.features) for item in (*train, *test)])) is not None:
-                return kept
-            made = align(train, test)[0]
-            new = path.with_suffix(".new")
-            torch.save(made, new)
+    with _alone(path):
+        if (kept := _kept(path, (*train, *test))) is not None:
+            return kept
+        made = align(train, test)[0]
+        new = path.with_suffix(".new")
+        with suppress(OSError), new.open("wb") as file:  # a disk that is full, or not to be written to
+            torch.save(made, file)
             new.replace(path)
-            return made
-    except OSError:  # data on a disk that is not to be written to
-        return align(train, test)[0]
+        return made
 
 
-def _kept(path: Path, frames: Sequence[int]) -> list[Tensor] | None:
-    """Paths of so many frames; None where there are none, or others: these are made again."""
+def _kept(path: Path, items: Sequence[Item]) -> list[Tensor] | None:
+    """Paths through these sentences; None where there are none, or others: these are made again."""
     try:
         found = torch.load(path, weights_only=True)
-        return found if [len(one) for one in found] == list(frames) else None
+        return found if all(_fits(one, item) for one, item in zip(found, items, strict=True)) else None
     except Exception:  # whatever pickle and zip make of what somebody else has left there
         return None
+
+
+def _fits(path: Tensor, item: Item) -> bool:
+    """Whether it has a place for every frame and goes forward, from the first to the last."""
+    ends = path[0] == 0 and path[-1] == len(item.sentence.contexts) - 1
+    return len(path) == len(item.features) and bool(ends) and bool((path.diff() >= 0).all())
 
 
 def _digest(train: Sequence[Item], test: Sequence[Item]) -> str:
@@ -103,8 +109,10 @@ def _digest(train: Sequence[Item], test: Sequence[Item]) -> str:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Let the first of several runs align; the others wait for it."""
-    with path.with_suffix(".lock").open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with ExitStack() as stack:
+        with suppress(OSError):
+            path.parent.mkdir(exist_ok=True)
+            fcntl.flock(stack.enter_context(path.with_suffix(".lock").open("a+")), fcntl.LOCK_EX)
         yield
 
 

@@ -37,22 +37,30 @@ class Switchboard(Speech):
 @cache
 def _splits(root: Path, states: int, paper: bool) -> dict[str, Split]:
     found = kaldi.read(root, states)
-    test = _pieces(found.heldout)
+    test = _pieces(found.heldout, found.heldout.names)
     if (train := found.train[found.train.names[0]].features.shape[1]) != (other := test[0].shape[2]):
         raise InputError(f"{found.train.folder} has {train} values a frame, and {found.heldout.folder} has {other}")
     if paper:
-        return {"train": _pieces(found.train), "test": test}
-    held = set(found.train.names[::HELD_OUT])
-    train, validation = (
-        (found.train[name] for name in found.train.names if (name in held) is is_held) for is_held in (False, True)
-    )
-    return {"train": _pieces(train), "validation": _pieces(validation), "test": test}
+        return {"train": _pieces(found.train, found.train.names), "test": test}
+    held = found.train.names[::HELD_OUT]
+    rest = [name for i, name in enumerate(found.train.names) if i % HELD_OUT]
+    if not rest:
+        raise InputError(f"{found.train.folder}: {len(held)} utterance is too few to hold one of {HELD_OUT} out")
+    return {"train": _pieces(found.train, rest), "validation": _pieces(found.train, held), "test": test}
 
 
-def _pieces(utterances: Iterable[kaldi.Utterance]) -> Split:
+def _pieces(archives: kaldi.Archives, names: Iterable[str]) -> Split:
     x: list[Tensor] = []
     y: list[Tensor] = []
-    for one in utterances:
-        x.append(chunks(one.features.half()))
-        y.append(chunks(one.states))
+    for name in names:
+        features, states = archives[name]
+        half = features.half()
+        if not half.isfinite().all():
+            largest = features.abs().max().item()
+            raise InputError(
+                f"{archives.folder}: utterance {name} has a feature of size {largest:,.0f}, and half precision, in "
+                "which they are held, ends at 65,504: normalise them"
+            )
+        x.append(chunks(half))
+        y.append(chunks(states))
     return torch.cat(x), torch.cat(y)
