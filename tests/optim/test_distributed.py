@@ -46,7 +46,7 @@ def one_rank():
      "fused_before_anything_global_has_state nobody_has_gradients flat_parameters"],
 )  # fmt: skip
 def test_every_split_takes_the_steps_of_one_process(splits: str, processes: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("STEPS", "20" if processes == 2 else "50")  # the slow ones are as long as it takes
+    monkeypatch.setenv("STEPS", "12" if processes == 2 else "50")  # the slow ones are as long as it takes
     torchrun(processes, "splits.py", *splits.split())
 
 

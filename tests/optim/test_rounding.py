@@ -32,13 +32,13 @@ def run(steps: int, stochastic: bool, dtype: torch.dtype = torch.bfloat16, **set
 
 @pytest.mark.parametrize("way", WAYS)
 def test_small_steps_are_lost_without_it_and_kept_with_it(way: str):
-    exact = values(run(100, False, torch.float32))[0].mean()
-    lost = values(run(100, False, **WAYS[way]))[0].float().mean()
-    kept = values(run(100, True, **WAYS[way]))[0].float().mean()
+    exact = values(run(50, False, torch.float32))[0].mean()
+    lost = values(run(50, False, **WAYS[way]))[0].float().mean()
+    kept = values(run(50, True, **WAYS[way]))[0].float().mean()
     assert lost > 0.998  # the first step from ŵ = w, and then no more
-    # 100 roundings of 1,000 elements, each off by less than an ulp of 1/256: the mean's deviation is below 1.3e-3
+    # 50 roundings of 1,000 elements, each off by less than an ulp of 1/256: the mean's deviation is below 1e-3
     assert abs(kept - exact) < 0.003
-    assert exact < 0.97
+    assert exact < 0.985
 
 
 def test_a_value_is_rounded_up_as_often_as_it_is_near():
