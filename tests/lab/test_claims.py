@@ -141,7 +141,24 @@ class TestRules:
         )
         assert ahead.judge(add("adam", 0.6, lr=0.1)).outcome == "reproduced"  # all three, and Adam⁺'s only one
         assert adam.judge(add("adagrad", 0.5, lr=0.01)).outcome == "open"
+        add("adagrad", 0.5, lr=0.001)
+        assert adam.judge(add("adagrad", 0.5, lr=0.1)).outcome == "reproduced"
         assert Versus("test", "better than", ("sgd",)).judge(add("adagrad", 0.5, lr=0.1)).outcome == "not run yet"
+
+    @pytest.mark.parametrize("status", ["failed", None])
+    def test_as_many_settings_of_each_are_equal_and_runs_that_did_not_end_are_none(
+        self, status: str | None, tmp_path: Path
+    ):
+        root, given = tmp_path / "paper" / "cifar10", {"about": ABOUT, "task": "cifar10-paper"}
+        for rate in (0.1, 0.01):
+            add_run(root, f"adam:lr={rate}", [0.8], **given)
+            add_run(root, f"adagrad:lr={rate}", [0.7], **given)
+        add_run(root, "adam:lr=0.001", [0.9], status=status, **given)
+        verdict = Versus("test", "better than", ("adagrad",), "adam").judge(
+            read(tmp_path, "paper", EXPERIMENTS["cifar10"])
+        )
+        assert verdict.outcome == "reproduced"
+        assert verdict.measured == "test: Adam 0.8000 (n = 1, best of 2), AdaGrad 0.7000 (n = 1, best of 2)"
 
     def test_two_who_diverged_show_nothing(self, tmp_path: Path):
         found = store(tmp_path, statuses="diverged", adam_plus=[0.1], sgd=[0.1])

@@ -1,5 +1,6 @@
 """results/gpt: its words are what the stored runs say."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -30,6 +31,9 @@ def test_the_table_has_the_numbers_of_the_runs(label: str):
     assert {specs[run]["settings"]["lr"] for run in final} == {rate}
     tried = sorted(specs[run]["settings"]["lr"] for run in trials)
     assert tried[0] < rate < tried[-1]
+    factors = [b / a for a, b in itertools.pairwise(tried)]
+    assert (f"{min(factors):.1f}", f"{max(factors):.1f}") == ("1.2", "3.7")
+    assert (factors.index(max(factors)) == tried.index(rate)) == (label != "adam-plus")
     ends = [lines[run]["test_perplexity"] for run in sorted(final, key=lambda run: specs[run]["seed"])]
     found = summarize(ends)
     numbers = ROWS[label].format(*ends, mean=found.mean, error=found.error)

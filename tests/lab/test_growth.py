@@ -129,3 +129,5 @@ def test_far_from_ideal_is_a_point_below_the_end_at_epoch_154(tmp_path: Path):
     assert "0.4400 after epoch 154, 1.000 at the end" in verdict.measured
     without = FarFromIdeal().judge(stored(tmp_path / "straight", PARTS))
     assert (without.outcome, without.measured) == ("open", f"no plateau; {verdict.measured}")
+    few = FarFromIdeal().judge(stored(tmp_path / "few", PARTS[:5]))
+    assert few == Flattens(where=False).judge(stored(tmp_path / "few", PARTS[:5]))

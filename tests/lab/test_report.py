@@ -238,13 +238,15 @@ def test_the_figure_of_learning_rates_has_a_cross_where_training_came_to_nothing
     for i, (rate, end) in enumerate([(0.1, 0.5), (1.0, 0.9), (10.0, None)], 1):
         status = "finished" if end else "diverged"
         add_run(tmp_path, "adam", [end or math.nan], lr=rate, phase="search", seed=0, trial=i, status=status)
+    add_run(tmp_path, "sgd", [math.nan], lr=0.3, phase="search", seed=0, trial=1, status="diverged")  # all that it had
     results = read(tmp_path)
     (task,) = results.tasks
     (axes,) = _figures._learning_rates(results, task, rows(results, task)).axes
-    line, lost = axes.get_lines()
+    line, lost, others = axes.get_lines()
     assert np.array_equal(line.get_xydata(), [[0.1, 0.5], [1.0, 0.9]])
     assert np.array_equal(lost.get_xydata(), [[10.0, 1.03]])  # above the axes, whose height is 1
-    assert lost.get_marker() == "x"
+    assert np.array_equal(others.get_xydata(), [[0.3, 1.07]])
+    assert (lost.get_marker(), others.get_marker()) == ("x", "x")
     assert axes.get_xlabel() == "learning rate (×: diverged or failed)"
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from data.writers import speech, write_archives
 from small_comparison import here, record
 from tiny_sets import make_small, write_all
 from typer.testing import CliRunner
@@ -15,7 +16,7 @@ from adamplus.lab._store import Store
 from adamplus.lab.engines import local
 from adamplus.lab.optimizers import CONTENDERS
 from adamplus.lab.report import report
-from adamplus.lab.reproduce import EXPERIMENTS, _official, _reproduce
+from adamplus.lab.reproduce import EXPERIMENTS, _reproduce
 from adamplus.lab.reproduce._claims import CLAIMS
 from adamplus.lab.reproduce._experiments import BETAS, NAMES, Complement
 from adamplus.lab.reproduce._figures import figures
@@ -228,15 +229,21 @@ class TestCommand:
         assert "data: not the official CIFAR-10 (" in text
         assert "data: SWB-300, whose digests nobody knows" in text
 
-    def test_runs_of_other_data_are_not_taken_for_those_of_this(self, data: Path, tmp_path: Path, monkeypatch: Any):
-        words = ("wikitext2", "--seeds", 1, "--epochs", 1, "--data", write_all(data), "--optimizers", "msgd")
-        said(*words, "--out", tmp_path / "out")
-        monkeypatch.setattr(_official, "check", lambda name: "the official WikiText-2, by its digests")
-        refused = said(*words, "--out", tmp_path / "out", status=2)
-        assert "were made of not the official WikiText-2 (wiki" in refused
-        assert "pass another --out for other data" in refused
-        assert "data: not the official WikiText-2 (" in (tmp_path / "out" / "claims.md").read_text()
-        said(*words, "--out", tmp_path / "other")
+    def test_runs_of_other_data_are_not_taken_for_those_of_this(self, data: Path, tmp_path: Path):
+        words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--optimizers", "msgd")
+        for name in ("wikitext2", "swb300"):
+            said(name, *words, "--out", tmp_path / "out")
+            assert trained(said(name, *words, "--out", tmp_path / "out")) == [0]
+        tokens = data / "wikitext-2" / "wiki.train.tokens"
+        tokens.write_text(tokens.read_text() + " the cat \n")
+        write_archives(data / "swb300" / "train", speech({"a": 31, "b": 25}))
+        for name in ("wikitext2", "swb300"):
+            refused = said(name, *words, "--out", tmp_path / "out", status=2)
+            assert "were made of other data (" in refused
+            assert "pass another --out, or take their data" in refused
+            said(name, *words, "--out", tmp_path / "other")
+        (tmp_path / "out" / "paper-1-epochs" / "wikitext2" / "data.json").write_text("")  # which says nothing
+        assert trained(said("wikitext2", *words, "--out", tmp_path / "out")) == [0]
 
     def test_a_damaged_set_keeps_no_other_from_being_run(self, data: Path, tmp_path: Path):
         archive = write_all(data) / "swb300" / "heldout" / "logmel.ark"
@@ -282,6 +289,7 @@ class TestCommand:
             (("cifar10", "--seeds", "0"), "0 seeds are no comparison"),
             (("cifar10", "--protocol", "tuned", "--tune", "0"), "0 trials are no search: pass --tune 1 or more"),
             (("cifar10", "--tune", "-1"), "-1 trials are no search"),
+            (("cifar10", "--workers", "0"), "0 workers train nothing"),
         ],
     )
     def test_bad_input_is_said_plainly(self, words: tuple[str, ...], message: str, data: Path, tmp_path: Path):

@@ -107,6 +107,19 @@ def test_epochs_after_the_last_checkpoint_are_trained_again(tmp_path: Path, monk
     assert without_times(killed.metrics()) == without_times(whole.metrics())
 
 
+def test_lines_after_the_checkpoint_may_be_damaged(tmp_path: Path):
+    """As where power was lost: they are on the disk for certain only with the next checkpoint."""
+    run = Run(tmp_path)
+    for epoch in (1, 2, 3, 4):
+        run.append({"epoch": epoch})
+        if epoch == 2:
+            run.save({"epoch": 2})
+    path = run.folder / "metrics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'{"epoch": 3}', bytes(12)))
+    run.cut()
+    assert run.metrics() == [{"epoch": 1}, {"epoch": 2}]
+
+
 @pytest.mark.parametrize(("cost", "expected"), [(0.125, [5, 18, 31]), (0.03125, [*range(5, 40, 5)]), (9.0, [5, 305])])
 def test_checkpoints_take_their_share_of_the_time(
     cost: float, expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -377,7 +390,8 @@ def test_settings_tell_of_those_that_nobody_has_given(tmp_path: Path):
     run = Run(tmp_path / "run")
     train(spec("adamw"), run)
     told = run.settings()["optimizer"]
-    assert (told["lr"], told["weight_decay"], told["eps"]) == (0.01, 0.01, 1e-8)  # torch's
+    assert (told["lr"], told["weight_decay"], told["eps"], told["betas"]) == (0.01, 0.01, 1e-8, [0.9, 0.999])  # torch's
+    assert "params" not in told
 
 
 def test_settings_tell_where_the_numbers_come_from(tmp_path: Path):

@@ -23,7 +23,7 @@ def certificate(device: torch.device) -> dict[str, Any]:
         "hardware": hardware(device),
         "threads": torch.get_num_threads(),
         "git": git_state(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
 
 

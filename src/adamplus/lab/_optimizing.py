@@ -35,9 +35,9 @@ class Optimizing:
             group.update({name: torch.tensor(float(group[name]), device=self.device) for name in self.tensors})
 
     def settings(self) -> dict[str, Any]:
-        """All of the optimizer's at the start, those that nobody has given too."""
-        told = (bool, int, float, str, type(None))
-        return {name: value for name, value in self.start[0].items() if isinstance(value, told)}
+        """All of the optimizer's at the start, those that nobody has given too; what JSON can hold of them."""
+        told = (bool, int, float, str, tuple, type(None))
+        return {name: value for name, value in self.start[0].items() if isinstance(value, told) and name != "training"}
 
     def set(self, factors: dict[str, float]) -> dict[str, float]:
         """Have settings of the start, times factors, which are 1 where none is given; the rate, and what changes."""

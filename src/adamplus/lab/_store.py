@@ -89,8 +89,9 @@ class Run:
 
     def cut(self) -> None:
         """Drop metrics that are later than the checkpoint: these epochs are trained again."""
-        checkpoint, lines = self.checkpoint(), self.metrics()
+        checkpoint = self.checkpoint()
         epochs = 0 if checkpoint is None else checkpoint["epoch"]
+        lines = self.metrics(epochs)  # later ones may have come to the disk in part, where power was lost
         if len(lines) < epochs:
             raise CorruptError(f"{METRICS} has {len(lines)} epochs, and {CHECKPOINT} is of epoch {epochs}")
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines[:epochs])
@@ -116,14 +117,14 @@ class Run:
         """How it ended, if it did."""
         return self._read(END) if (self.folder / END).exists() else None
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """A dictionary an epoch; a last line that a kill has cut off is no epoch."""
+    def metrics(self, epochs: int | None = None) -> list[dict[str, Any]]:
+        """A dictionary an epoch, of so many or all; a last line that a kill has cut off is no epoch."""
         path = self.folder / METRICS
         if not path.exists():
             return []
         *whole, _rest = path.read_bytes().split(b"\n")
         try:
-            lines = [json.loads(line) for line in whole]
+            lines = [json.loads(line) for line in whole[:epochs]]
             numbers = [line["epoch"] for line in lines]
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptError(f"{METRICS} cannot be read: {error!r}") from error

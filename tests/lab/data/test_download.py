@@ -63,7 +63,8 @@ def test_files_that_are_not_of_the_set_and_spoil_it_are_told(toy: DataSet, tmp_p
     folder = tmp_path / "toy" / "here"
     folder.mkdir(parents=True)
     (folder / "foreign").write_text("mine")
-    with pytest.raises(InputError, match=r"files that are not of it \(f\*: 2 files, and 1 are expected\): move these"):
+    told = r"^Toy is in .*, and so are files that are not of it \(f\*: 2 files, and 1 are expected\): move these away$"
+    with pytest.raises(InputError, match=told):
         download("toy", tmp_path, patience=QUICK)
     (folder / "foreign").unlink()
     assert download("toy", tmp_path, patience=QUICK) == folder

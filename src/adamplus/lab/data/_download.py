@@ -30,14 +30,21 @@ def download(name: str, root: Path, report: Report | None = None, patience: Pati
     if not one.ways:
         raise InputError(f"{one.title} cannot be downloaded. {one.advice}")
     problems = []
+    folder = root / one.layouts[0].folders[0]
     with _workshop(root / f"{name}.download") as workshop:
         for way in one.ways:
             try:
-                return _one_way(one, way, workshop, root / one.layouts[0].folders[0], report, patience)
+                _one_way(one, way, workshop, folder, report, patience)
+                break
             except InputError as error:
                 problems.append(str(error))
-    others = "" if place is None else f"; what was in {place.path} is as it was"
-    raise InputError(f"{one.title} could not be downloaded: {'; '.join(problems)}{others}. See {one.home}")
+        else:
+            others = "" if place is None else f"; what was in {place.path} is as it was"
+            raise InputError(f"{one.title} could not be downloaded: {'; '.join(problems)}{others}. See {one.home}")
+    if wrong := [c for c in check_folder(one.name, one.layouts[0], folder) if c.status == "wrong digest"]:
+        told = ", ".join(f"{c.path.relative_to(folder)}: {c.note}" for c in wrong)
+        raise InputError(f"{one.title} is in {folder}, and so are files that are not of it ({told}): move these away")
+    return folder
 
 
 def _one_way(
@@ -47,7 +54,7 @@ def _one_way(
     folder: Path,
     report: Report | None,
     patience: Patience | None,
-) -> Path:
+) -> None:
     unpacked = workshop / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
     unpacked.mkdir()
@@ -68,10 +75,6 @@ def _one_way(
         raise InputError(f"what {way[0].address} gives is not {one.title} ({told})")
     _put(unpacked, folder)
     shutil.rmtree(workshop)
-    if wrong := [c for c in check_folder(one.name, one.layouts[0], folder) if c.status == "wrong digest"]:
-        told = ", ".join(f"{c.path.relative_to(folder)}: {c.note}" for c in wrong)
-        raise InputError(f"{one.title} is in {folder}, and so are files that are not of it ({told}): move these away")
-    return folder
 
 
 def _put(unpacked: Path, folder: Path) -> None:

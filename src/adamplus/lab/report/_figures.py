@@ -126,8 +126,7 @@ def _learning_rates(results: Results, task: TaskResults, table: list[Row]) -> "F
     """Validation metrics of the trials; above them, a row of × each for those that came to none."""
     figure, (axes,) = new_figure(1)
     searched = {row.label: row.sensitivity.points for row in table if row.sensitivity is not None}
-    lost = {label: [rate for rate, value in points if value is None] for label, points in searched.items()}
-    lost = {label: rates for label, rates in lost.items() if rates}
+    lost = {label: rates for label in results.labels if (rates := _lost_rates(task, label))}
     for label, points in searched.items():
         colour, dash = style(results.labels.index(label))
         look: Any = {"color": colour, "linestyle": STROKES[dash], "linewidth": 1.3, "marker": "o", "markersize": 3.5}
@@ -141,8 +140,16 @@ def _learning_rates(results: Results, task: TaskResults, table: list[Row]) -> "F
     _name(axes.set_ylabel, f"validation {task.metric}")
     _scale(axes, task, [{"mean": [value for _, value in points]} for points in searched.values()])
     _name(figure.suptitle, task.title)
-    draw_legend(figure, results.labels, [label for label in results.labels if label in searched])
+    draw_legend(figure, results.labels, [label for label in results.labels if label in searched or label in lost])
     return figure
+
+
+def _lost_rates(task: TaskResults, label: str) -> list[float]:
+    """Of trials that came to nothing."""
+    rates = [
+        run.spec["settings"].get("lr") for run in task.trials.get(label, []) if run.status in ("diverged", "failed")
+    ]
+    return sorted(float(rate) for rate in rates if isinstance(rate, int | float))
 
 
 def draw_legend(figure: "Figure", labels: list[str], shown: list[str]) -> None:

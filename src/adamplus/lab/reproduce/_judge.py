@@ -113,7 +113,7 @@ class Versus:
         said = [f"{self.panel}{' early' if self.early else ''}: {numbers}"] if found else []
         said += [f"no run of {', '.join(missing)} has ended"] if missing else []
         tried = {name: place.tried for name, place in found.items()}
-        if set(tried.values()) != {1} and tried != {name: stored.experiment.words[name].points for name in tried}:
+        if len(set(tried.values())) > 1 and tried != {name: stored.experiment.words[name].points for name in tried}:
             outcomes = [outcome if outcome == "not run yet" else "open" for outcome in outcomes]
             said += ["some have had more of the paper's settings than others"]
         return together(Verdict(outcome, "") for outcome in outcomes)._replace(measured="; ".join(said))
@@ -194,16 +194,21 @@ class FarFromIdeal:
             end = summarize(run.last(panel.column) for run in runs).mean or 0.0
             below.append(end - then >= FAR)
             said.append(f"{name}: {number(then)} after epoch {at + 1}, {number(end)} at the end")
-        if not all(found.flattens for found in _growths(stored)):
+        if not (growths := _growths(stored)):
+            return Verdict("not run yet", "no run of Adam⁺ with enough epochs has finished")
+        if not all(found.flattens for found in growths):
             return Verdict("open", f"no plateau; {'; '.join(said)}")
         return Verdict("reproduced" if all(below) else "not reproduced", "; ".join(said))
 
 
 @dataclass(frozen=True)
 class Undecided:
-    """A claim that no run of an experiment can decide."""
+    """A claim that runs of an experiment alone do not decide."""
 
-    text: str
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return "none; runs of the paper's experiments do not decide it"
 
     def judge(self, stored: Stored) -> Verdict:
         """Open, whatever was run."""

@@ -72,10 +72,9 @@ def _verdict(claim: Claim, experiments: Mapping[str, Stored], absent: Collection
             found[name] = Verdict("not run yet", "")
     if len(found) == 1:
         return found[claim.experiments[0]]
-    said = "; ".join(
-        f"{name}: {one.measured if experiments[name].contestants else one.outcome}" for name, one in found.items()
-    )
-    some = any(experiments[name].contestants for name in found)
+    told = {name: one.measured if experiments[name].contestants else one.outcome for name, one in found.items()}
+    said = "; ".join(f"{name}: {words}" for name, words in told.items() if words)
+    some = any(one.measured and experiments[name].contestants for name, one in found.items())
     return together(found.values())._replace(measured=said if some else "")
 
 

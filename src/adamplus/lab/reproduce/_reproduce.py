@@ -114,6 +114,8 @@ def reproduce(
         InputError: where something cannot be done as it was asked for.
     """
     _check(asked, optimizers, protocol, grid, weight_decay, tune)
+    if workers is not None and workers < 1:
+        raise InputError(f"{workers} workers train nothing: pass --workers 1 or more")
     kind: Protocol = "tuned" if protocol == "tuned" else "paper"
     for name, chosen in _comparisons(asked, optimizers):
         for label in chosen:
@@ -160,7 +162,7 @@ def _compare(experiment: Experiment, optimizers: Sequence[str], budget: Budget, 
         every = [label for name in experiment.words for label in _labels(experiment, name, budget, grid=True)]
         ended = _ended(_plan(task, every, budget, how), Store(root))
         labels = [label for label in every if label in ended or label in labels]
-    # nothing is refused any more; data may be elsewhere, under Ray, and of several processes the first looks
+    # what was asked for can be done; data may be elsewhere, under Ray, and of several processes the first looks
     if _absent(experiment.name) is None and not torchrun.follows():
         _official.note(experiment.name, root)
     words = command(

@@ -19,6 +19,8 @@ FOLDER = re.compile(r"(paper|tuned)(?:-decay-(.+?))?(?:-(quick)|-(\d+)-epochs)?"
 """Names that `folder_of` gives."""
 PAPER = "paper"
 """The folder of the paper's settings and budget."""
+ENDED = ("finished", "diverged")
+"""What tells of an optimizer: a run that failed, or goes on, does not."""
 REMARKS = "remarks.json"
 """In the folder of an experiment's runs, by hand: what is to be known of them, and whose times are no measure."""
 
@@ -155,7 +157,8 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
         best = min(labels, key=lambda label, labels=labels: _place(experiment, labels[label]))
         timed = optimizer not in untimed
         trials = _trials(labels[best][0].spec["settings"], searches.get(best, []))
-        contestants[optimizer] = Contestant(optimizer, best, labels[best], len(labels), trials, timed)
+        tried = sum(any(run.status in ENDED for run in runs) for runs in labels.values())
+        contestants[optimizer] = Contestant(optimizer, best, labels[best], max(1, tried), trials, timed)
     every = tuple(label for labels in found.values() for label in labels)
     return Stored(experiment, folder, contestants, kept(root), tuple(unreadable), remark, every)
 
@@ -181,7 +184,7 @@ def _remarks(root: Path) -> tuple[str, Sequence[str]]:
 
 
 def _age(record: Record) -> tuple[bool, str]:
-    return record.status in ("finished", "diverged"), str(record.settings.get("started", ""))
+    return record.status in ENDED, str(record.settings.get("started", ""))
 
 
 def _records(root: Path) -> tuple[list[Record], list[str]]:
