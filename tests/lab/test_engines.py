@@ -185,9 +185,9 @@ def test_ten_kills_at_random_moments_change_nothing(
     words = [*script, *map(str, (seeds, shortest, longest))]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
-    kills, *ended = map(int, done.stdout.split())
-    assert kills == 10, ended
-    assert len(set(ended)) > 2  # there was progress between them
+    kills, *epochs = map(int, done.stdout.split())
+    assert kills == 10, epochs
+    assert len(set(epochs)) > 2  # there was progress between them
     assert numbers(tmp_path / "disturbed") == numbers(tmp_path / "undisturbed")
     assert len(numbers(tmp_path / "disturbed")) == 2 * (3 + seeds)
     assert not (tmp_path / "disturbed" / "aside").exists()
