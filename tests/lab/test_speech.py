@@ -150,7 +150,7 @@ class TestSpeech:
         first = aligned(tmp_path)
         (path,) = (tmp_path / ".alignments").glob("*.pt")
         path.unlink()
-        path.with_suffix(".new").symlink_to("/dev/full")
+        path.with_name(f"{path.name}.new").symlink_to("/dev/full")
         second = aligned(tmp_path)
         assert all(torch.equal(a.states, b.states) for a, b in zip(first.train, second.train, strict=True))
         assert not path.exists()

@@ -94,7 +94,7 @@ class Run:
         lines = self.metrics(epochs)  # later ones may have come to the disk in part, where power was lost
         if len(lines) < epochs:
             raise CorruptError(f"{METRICS} has {len(lines)} epochs, and {CHECKPOINT} is of epoch {epochs}")
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines[:epochs])
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         replace(self.folder / METRICS, text.encode())
 
     def finish(self, end: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .._errors import InputError
+from .._store import replace
 from ..data import an4
 from . import _aligner, _alignment, _features, _states
 from ._aligner import Item, align
@@ -73,10 +75,9 @@ def _paths(train: Sequence[Item], test: Sequence[Item], root: Path) -> list[Tens
         if (kept := _kept(path, (*train, *test))) is not None:
             return kept
         made = align(train, test)[0]
-        new = path.with_suffix(".new")
-        with suppress(OSError), new.open("wb") as file:  # a disk that is full, or not to be written to
-            torch.save(made, file)
-            new.replace(path)
+        torch.save(made, content := io.BytesIO())
+        with suppress(OSError):  # a disk that is full, or not to be written to
+            replace(path, content.getvalue())
         return made
 
 
