@@ -133,7 +133,7 @@ def reproduce(
                 made.failures |= _compare(EXPERIMENTS[name], chosen, budget, out)
             except InputError as error:  # one set that is damaged need not keep the others from being run
                 refused.append(error)
-                if len(refused) == len(todo):
+                if len(refused) == len(todo) or torchrun.started():  # other processes would wait for this one
                     raise
                 say(console(), f"{name} is left out: {error}")
                 made.failures[name] = str(error)
