@@ -9,6 +9,7 @@ import torch
 from small_comparison import write_task
 from torch import Tensor, nn
 
+from adamplus.lab._evaluation import Evaluation
 from adamplus.lab._files import own_digest
 from adamplus.lab._learner import Learner
 from adamplus.lab._plan import plan
@@ -110,6 +111,20 @@ def test_graphs_take_the_steps_of_launches_one_by_one(name: str):
         line, other = captured.epoch(number, []), plain.epoch(number, [])
         assert line["running_loss"] == pytest.approx(other["running_loss"], rel=close)
         assert line["test_loss"] == pytest.approx(other["test_loss"], rel=close)
+
+
+@pytest.mark.parametrize("kind", [Dropping, Recurrent, Attentive])
+def test_graphs_evaluate_as_launches_one_by_one_do(kind: type[Task]):
+    made = learner(kind(), "adam-plus")
+    made.epoch(0, [])
+    plain = Evaluation(made.task, made.model, made.forward, made.data, made.autocast)
+    before = [tensor.clone() for tensor in made.model.state_dict().values()]
+    assert made.evaluation.graphs
+    assert made.evaluation.metrics(made.optimizer) == plain.metrics(made.optimizer)
+    assert not plain.graphs
+    made.task.begin(made.model)
+    for one, other in zip(before, made.model.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize(("name", "kind"), RANDOM)

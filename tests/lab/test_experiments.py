@@ -11,10 +11,10 @@ import pytest
 import torch
 from data.writers import speech, write_an4, write_archives, write_cifar, write_swb300, write_wikitext
 from tiny_sets import make_small, write_all
+from torch import nn
 
-from adamplus.lab import tasks
+from adamplus.lab import _evaluation, tasks
 from adamplus.lab._errors import InputError
-from adamplus.lab._evaluation import Evaluation
 from adamplus.lab._plan import plan
 from adamplus.lab.speech import aligned
 from adamplus.lab.tasks import EXPERIMENTS, Moment
@@ -93,19 +93,29 @@ class TestData:
         assert torch.equal(x[:, :, 1:], y[:, :, :-1])
         assert torch.equal(x[1:, :, 0], y[:-1, :, -1])
 
-    @pytest.mark.parametrize("name", ["wikitext2", "wikitext2-paper"])
+    @pytest.mark.parametrize(("name", "graphed"), [("wikitext2", False), ("wikitext2-paper", True)])
     def test_perplexity_is_that_of_each_text_read_in_one_go_from_its_beginning(
-        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, name: str, graphed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        """Memory goes on from window to window, and none of it from one split, or one pass, to the next."""
+        """Memory goes on from window to window, and none of it from one split, or one pass, to the next; a graph reads
+        the window that it is given, and nothing of its warm-up stays.
+        """
+        warm_ups: list[int] = []
+
+        def capture(function: Any, model: nn.Module) -> Any:
+            warm_ups.append(len([function() for _ in range(3)]))
+            return function
+
+        monkeypatch.setattr(_evaluation, "capture", capture)
         lines = 120 * " the <unk> cat \n sat on \n the mat mat mat \n sat \n <unk> \n"
         write_wikitext(tmp_path, train=lines, valid=lines[60:], test=lines[90:])
         monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
         task = task_of(name)
         data, model = task.data(), task.model()
-        evaluation = Evaluation(task, model, model, data, nullcontext)
+        evaluation = _evaluation.Evaluation(task, model, model, data, nullcontext, graphed)
         found = evaluation.metrics(torch.optim.SGD(model.parameters(), 0.1))
         assert evaluation.metrics(torch.optim.SGD(model.parameters(), 0.1)) == found
+        assert warm_ups == [3] * graphed  # one graph, for windows of all splits are of one shape
         for split in ("validation", "test"):
             x, y = data[split]
             task.begin(model)

@@ -1,4 +1,4 @@
-"""CUDA graphs of training steps: everything that a step launches, launched by one call."""
+"""CUDA graphs of training steps and evaluations: everything that one launches, launched by one call."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ def compiled(function: Callable[..., Any]) -> Any:
     return torch.compile(function, dynamic=False, options={"combo_kernels": True})
 
 
-def capture(function: Callable[[], Any], model: nn.Module, optimizer: Optimizer) -> Callable[[], None]:
+def capture(function: Callable[[], Any], model: nn.Module, optimizer: Optimizer | None = None) -> Callable[[], None]:
     """A graph of `function`, ready to be replayed; model, optimizer and random numbers are left as they were.
 
     State that the optimizer makes on its first step begins as zeros, as that of all optimizers does whose contender
@@ -46,10 +46,10 @@ def capture(function: Callable[[], Any], model: nn.Module, optimizer: Optimizer)
     return replay
 
 
-def _tensors(model: nn.Module, optimizer: Optimizer) -> Iterator[tuple[Any, Tensor]]:
+def _tensors(model: nn.Module, optimizer: Optimizer | None) -> Iterator[tuple[Any, Tensor]]:
     """Everything that a step may change, by its place: a step may also put another tensor there."""
     yield from model.named_parameters()
     yield from model.named_buffers()
-    owners = [*optimizer.state.items(), *enumerate(optimizer.param_groups)]
+    owners = [] if optimizer is None else [*optimizer.state.items(), *enumerate(optimizer.param_groups)]
     for owner, content in owners:
         yield from (((owner, name), value) for name, value in content.items() if isinstance(value, Tensor))

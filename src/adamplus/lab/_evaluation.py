@@ -1,7 +1,12 @@
-"""Evaluation at the point that one ships, and at the one that is trained where these are two."""
+"""Evaluation at the point that one ships, and at the one that is trained where these are two.
+
+Where a step is one CUDA graph, so is the evaluation of a batch: the device would wait for a host that launched its
+kernels one by one.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -11,6 +16,7 @@ from torch.optim import Optimizer
 
 from adamplus import update_bn
 
+from ._capture import capture
 from ._meter import Meter, sums
 from .tasks import Split, Task
 
@@ -33,8 +39,12 @@ class Evaluation:
         forward: Callable[[Tensor], Tensor],
         data: dict[str, Split],
         autocast: Callable[[], Any],
+        graphed: bool = False,
     ) -> None:
         self.task, self.model, self.forward, self.data, self.autocast = task, model, forward, data, autocast
+        self.graphed = graphed
+        self.graphs: dict[Any, Callable[[Tensor, Tensor], None]] = {}
+        self.meter = Meter(data["test"][0].device)
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         train_rows = len(data["test"][0]) if task.train_rows is None else task.train_rows
         self.rows = {name: train_rows if name == "train" else len(x) for name, (x, _) in data.items()}
@@ -94,15 +104,37 @@ class Evaluation:
         size = self.task.batch if self.task.ordered else _size(-(-len(x) // world), self.at_once)
         if -(-len(x) // size) < world:  # too few for everyone, so everyone takes all
             rank, world = 0, 1
-        meter = Meter(x.device)
-        self.task.begin(self.model)
         with torch.no_grad(), self.autocast():
+            whole = self._whole(x[:size], y[:size])
+            self.meter.reset()
+            self.task.begin(self.model)
             for start in range(rank * size, len(x), world * size):
-                some_x, some_y = x[start : start + size], y[start : start + size]
-                outputs = self.forward(some_x) if len(some_x) == size else self.model(some_x)
-                means = {"loss": self.task.loss(outputs, some_y), **self.task.metrics(outputs, some_y)}
-                meter.add(tuple(means), sums(means.values(), len(some_x)))
-        return self.task.summary(meter.means())
+                some = x[start : start + size], y[start : start + size]
+                whole(*some) if len(some[0]) == size else self._add(self.model, *some)
+        return self.task.summary(self.meter.means())
+
+    def _add(self, forward: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> None:
+        """Metrics of a batch, to those of the batches before."""
+        outputs = forward(x)
+        means = {"loss": self.task.loss(outputs, y), **self.task.metrics(outputs, y)}
+        self.meter.add(tuple(means), sums(means.values(), len(x)))
+
+    def _whole(self, x: Tensor, y: Tensor) -> Callable[[Tensor, Tensor], None]:
+        """The same for batches of these shapes, by a graph where there can be one."""
+        if not self.graphed:
+            return partial(self._add, self.forward)
+        kind = (x.shape, x.dtype, y.shape, y.dtype)
+        if kind not in self.graphs:
+            in_x, in_y = x.clone(), y.clone()
+            replay = capture(lambda: self._add(self.forward, in_x, in_y), self.model)
+
+            def add(x: Tensor, y: Tensor) -> None:
+                in_x.copy_(x)
+                in_y.copy_(y)
+                replay()
+
+            self.graphs[kind] = add
+        return self.graphs[kind]
 
 
 class _Here:

@@ -54,7 +54,7 @@ class Learner:
         if self.graphed:
             self.trained = self.model  # which is compiled with what is around it
         self.autocast = partial(_autocast, self.device.type, spec.precision)
-        self.evaluation = Evaluation(task, self.model, self.forward, self.data, self.autocast)
+        self.evaluation = Evaluation(task, self.model, self.forward, self.data, self.autocast, self.graphed)
         self.meter = Meter(self.device)
         self.steps, self.seconds = 0, 0.0
         self.graphs: dict[int, Any] = {}

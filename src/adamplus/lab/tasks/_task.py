@@ -53,7 +53,8 @@ class Task(ABC):
     evaluation_rows: ClassVar[int | None] = None
     """How many rows are evaluated at once; those of four batches by itself."""
     capture: ClassVar[bool] = True
-    """Whether a step can be one CUDA graph; False where it asks the host, by `.item()` or an `if` on values."""
+    """Whether a step, and the evaluation of a batch, can be one CUDA graph; False where one asks the host, by `.item()`
+    or an `if` on values."""
 
     @abstractmethod
     def data(self) -> dict[str, Split]:
