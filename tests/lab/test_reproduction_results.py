@@ -1,5 +1,6 @@
 """results/reproduction: its page is what the stored runs say, and its own words are the page's."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -130,6 +131,35 @@ def test_the_readme_has_the_numbers_of_wikitext2(said: str):
     assert ahead == [True] * 5 + [False]  # "up to the fifth epoch"
 
 
+def test_the_readme_has_the_numbers_of_40_epochs_of_wikitext2(said: str):
+    plus, sgd = (_lines("paper/wikitext2", name) for name in ("adam-plus", "sgd"))
+    assert (len(plus), len(sgd)) == (40, 40)
+    one, other = plus[-1], sgd[-1]
+    form = f"at a test perplexity of {one['test_perplexity']:.1f}, SGD at {other['test_perplexity']:.1f}"
+    assert form in said
+    form = f"(validation {one['validation_perplexity']:.1f} and {other['validation_perplexity']:.1f},"
+    assert form in said
+    train = one["train_perplexity"], other["train_perplexity"]
+    assert f"Adam⁺ is {100 * (train[0] / train[1] - 1):.0f} % behind, {train[0]:.1f} and {train[1]:.1f}" in said
+    ahead = [a["train_perplexity"] < b["train_perplexity"] for a, b in zip(plus, sgd, strict=True)]
+    assert ahead == [True] * 13 + [False] * 27  # "up to epoch 13"
+    eta = {line["lr"]: line["eta"] for line in plus}  # at the last epoch of each rate
+    assert "({:.1f}, {:.2f}, {:.2f}, {:.3f})".format(*(eta[10 / 4**i] for i in range(4))) in said
+    waits = [b["wall_seconds"] - a["wall_seconds"] for a, b in itertools.pairwise(plus)]
+    alone, seconds = fmean(waits[1:4]), (plus[4]["seconds"] - plus[1]["seconds"]) / 3
+    assert f"{alone:.1f} s an epoch by the clock, {seconds:.1f} of training" in said
+    assert f"which makes {plus[0]['wall_seconds'] + 39 * alone:.0f} s of 40" in said
+    assert f"took {one['wall_seconds']:.0f} s, with SGD beside it from the sixth epoch on" in said
+
+
+def test_a_run_repeats_its_bits_on_another_day():
+    """The first six epochs of 40 are the run of six, which ran beside others, and was evaluated without graphs."""
+    for name in ("adam-plus", "sgd"):
+        short, whole = (_lines(f"{form}/wikitext2", name, lr=SAME[name]) for form in ("paper-6-epochs", "paper"))
+        for one, other in zip(short, whole[:6], strict=True):
+            assert _untimed(one) == _untimed(other)
+
+
 def test_the_readme_has_the_numbers_of_the_tuned_comparison(said: str):
     plus, msgd = (
         [_lines("tuned-quick/cifar10", name, seed=seed) for seed in (1, 2, 3)] for name in ("adam-plus", "msgd")
@@ -157,6 +187,11 @@ def test_the_readme_has_the_numbers_of_the_tuned_comparison(said: str):
 
 
 SHOWN = ("test_accuracy", "running_accuracy")
+SAME = {"adam-plus": 10, "sgd": 20}
+
+
+def _untimed(line: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in line.items() if not name.endswith("seconds")}
 
 
 def _percent(folder: str, optimizer: str) -> str:
