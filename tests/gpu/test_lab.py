@@ -9,6 +9,7 @@ import torch
 from small_comparison import write_task
 from torch import Tensor, nn
 
+from adamplus.lab._errors import InputError
 from adamplus.lab._evaluation import Evaluation
 from adamplus.lab._files import own_digest
 from adamplus.lab._learner import Learner
@@ -111,6 +112,17 @@ def test_graphs_take_the_steps_of_launches_one_by_one(name: str):
         line, other = captured.epoch(number, []), plain.epoch(number, [])
         assert line["running_loss"] == pytest.approx(other["running_loss"], rel=close)
         assert line["test_loss"] == pytest.approx(other["test_loss"], rel=close)
+
+
+class Asking(Rows):
+    def metrics(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
+        return {"accuracy": torch.tensor((outputs.argmax(1) == y).double().mean().item(), device=y.device)}
+
+
+def test_a_step_that_asks_the_host_is_told_of():
+    with pytest.raises(InputError, match="set capture = False in the task"):
+        learner(Asking(), "adam-plus")
+    learner(Rows(), "adam-plus").epoch(0, [])  # and the device is as it was
 
 
 @pytest.mark.parametrize("kind", [Dropping, Recurrent, Attentive])

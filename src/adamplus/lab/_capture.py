@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ._errors import InputError
+
 WARM_UP = 3
 
 
@@ -33,8 +35,16 @@ def capture(function: Callable[[], Any], model: nn.Module, optimizer: Optimizer 
             for _ in range(WARM_UP):
                 function()
         torch.cuda.current_stream().wait_stream(side)
-        with torch.cuda.graph(graph):
-            function()
+        try:
+            with torch.cuda.graph(graph):
+                function()
+        except RuntimeError as error:
+            if "captur" not in str(error):
+                raise
+            raise InputError(
+                "this cannot be one CUDA graph: something in model, loss or metrics asks the host (by .item(), "
+                f"an if on values, a copy to the CPU); mend that, or set capture = False in the task ({error})"
+            ) from error
     with torch.no_grad():
         for place, tensor in _tensors(model, optimizer):
             tensor.copy_(before[place]) if place in before else tensor.zero_()

@@ -101,7 +101,7 @@ class Evaluation:
     def _on(self, x: Tensor, y: Tensor) -> dict[str, float]:
         """Means over a split, of which each rank takes its share of batches; all of a stream, which has an order."""
         rank, world = (0, 1) if self.task.ordered else (self.rank, self.world)
-        size = self.task.batch if self.task.ordered else _size(-(-len(x) // world), self.at_once)
+        size = min(self.task.batch, len(x)) if self.task.ordered else _size(-(-len(x) // world), self.at_once)
         if -(-len(x) // size) < world:  # too few for everyone, so everyone takes all
             rank, world = 0, 1
         with torch.no_grad(), self.autocast():
