@@ -4,6 +4,7 @@ import importlib
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import lightning.pytorch as lightning
 import pytest
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from adamplus import AdamPlus
 from adamplus.integrations.lightning import AdamPlusCallback
+from adamplus.optim import _plain
 
 BATCHES = 6  # an epoch
 
@@ -206,6 +208,20 @@ def test_a_run_that_fails_leaves_and_saves_w(tmp_path: Path):
     w = twin(9, {6, 9})[9]
     assert same(module.weights(), w)
     assert same(net(torch.load(tmp_path / "step=9.ckpt", weights_only=True)["state_dict"]), w)
+
+
+def test_an_interrupted_step_leaves_no_w_and_hides_no_exception(monkeypatch: pytest.MonkeyPatch):
+    model = small_model()
+    optimizer = AdamPlus(model.parameters(), foreach=False)
+    model(batch(0)[0]).square().mean().backward()
+    with monkeypatch.context() as patch:
+        patch.setattr(_plain, "add_scaled", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            optimizer.step()
+    before = [p.detach().clone() for p in model.parameters()]
+    run: Any = Mock(optimizers=[optimizer])
+    AdamPlusCallback().on_exception(run, Mock(), KeyboardInterrupt())
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
 def test_testing_predicting_and_the_best_checkpoint_after_fit(tmp_path: Path):

@@ -40,6 +40,15 @@ def test_a_step_with_inf_changes_nothing_at_all(execution: str):
     assert optimizer.stats().step == 4
 
 
+def test_a_fused_optimizer_without_gradients_steps_nothing():
+    """As one of two does that take turns with one scaler. (Of others GradScaler says that it checked nothing.)"""
+    optimizer = AdamPlus([nn.Parameter(torch.ones(3))], fused=True)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones((), requires_grad=True)).backward()
+    scaler.step(optimizer)
+    assert optimizer.stats().step == 0
+
+
 def test_scaling_by_powers_of_two_changes_no_bit():
     results = []
     for scale in (1.0, 1024.0):

@@ -274,6 +274,17 @@ def test_a_complex_z_of_16_bits_is_refused():
         optimizer.step()
 
 
+def test_a_conjugate_that_is_not_in_memory_is_refused():
+    p = nn.Parameter(torch.randn(3, dtype=torch.complex64).conj())
+    with pytest.raises(ValueError, match="parameter 0 is a conjugate"):
+        AdamPlus([p])
+    optimizer = AdamPlus([nn.Parameter(torch.ones(2))])
+    with pytest.raises(ValueError, match="parameter 1 is a conjugate"):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2)), p]})
+    assert len(optimizer.param_groups) == 1
+    AdamPlus([nn.Parameter(p.detach().resolve_conj())])
+
+
 def test_one_dict_may_build_two_optimizers():
     group = {"params": [nn.Parameter(torch.ones(2))]}
     first, second = AdamPlus([group]), AdamPlus([group])

@@ -101,6 +101,54 @@ def test_a_z_saved_in_another_layout_is_laid_out_anew():
     assert difference([q.detach()], [p.detach()]) <= 1e-6
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of NumPy, which the interpreter computes with
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("scope", ["global", "group", "tensor"])
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_nan_and_inf_go_where_they_go_in_plain(bad: float, scope: str, power: float):
+    """A spoilt ‖z‖ spoils every step that is divided by it: it must not look like one that is 0."""
+    start = made([(5,), (2500,)])
+    both = [
+        AdamPlus([nn.Parameter(p.detach().clone()) for p in start], norm_scope=scope, norm_power=power, **execution)
+        for execution in ({"fused": True}, {"foreach": False})
+    ]
+    for i in range(4):
+        gradients = [torch.randn_like(p) for p in start]
+        if i == 1:
+            gradients[1][17] = bad
+        for optimizer in both:
+            give(optimizer, gradients)
+            optimizer.step()
+        fused, plain = map(values, both)
+        assert all(torch.equal(a.isnan(), b.isnan()) for a, b in zip(fused, plain, strict=True))
+        etas = [optimizer.stats().eta for optimizer in both]
+        assert etas[0] == pytest.approx(etas[1], rel=1e-6, nan_ok=True)
+    assert fused[1].isnan().any()
+
+
+def test_state_of_a_wider_parameter_is_read_as_what_it_is():
+    """Loaded for float64 parameters, offsets are float64; the parameters may be float32 again at the next step."""
+    results = []
+    for execution in ({"fused": True}, {"foreach": True}, {"foreach": False}):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 4)
+        optimizer = AdamPlus(model.parameters())
+        for i in range(4):
+            if i == 3:
+                model.double()
+                optimizer.load_state_dict(optimizer.state_dict())
+                model.float()
+                for group in optimizer.param_groups:
+                    group.update(execution)
+            model.zero_grad()
+            model(torch.ones(2, 4)).square().mean().backward()
+            optimizer.step()
+        assert {state["offset"].dtype for state in optimizer.state.values()} <= {torch.float32, torch.float64}
+        results.append(values(optimizer))
+    assert difference(results[0], results[2]) <= 1e-6
+    assert difference(results[1], results[2]) <= 1e-6
+
+
 def test_the_same_inputs_give_the_same_bits():
     results = []
     for _ in range(2):
@@ -434,8 +482,12 @@ def test_a_step_that_could_not_unscale_is_refused():
     p = nn.Parameter(torch.ones(3))
     optimizer = AdamPlus([p], fused=True)
     vars(optimizer).update(grad_scale=torch.tensor(2.0), found_inf=torch.tensor(0.0))
+    optimizer.step()  # without a gradient there is nothing to unscale
+    p.grad = torch.ones(3)
+    optimizer.param_groups[0]["fused"] = None
     with pytest.raises(RuntimeError, match="GradScaler leaves unscaling to fused kernels"):
-        optimizer.step()  # without a gradient, another way is taken
+        optimizer.step()
+    assert torch.equal(p, torch.ones(3))
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,16 @@ import gc
 import io
 import pickle
 import sys
+import weakref
 from typing import Any
 
 import pytest
 import torch
-from cases import difference, params, small_model, train, values
+from cases import difference, give, params, small_model, train, values
 from torch import nn
 
 from adamplus import AdamPlus, AdamPlusReference, update_bn
+from adamplus.optim import _native, _plain, _tables
 
 
 def trained(steps: int = 6, **settings: Any) -> tuple[nn.Sequential, AdamPlus]:
@@ -356,3 +358,140 @@ def test_switching_after_the_model_is_gone_or_before_fsdp_was_there(monkeypatch:
     gc.collect()
     assert known() is None
     assert optimizer.train().training
+
+
+def test_a_replaced_follower_is_gone_from_behind_others_too():
+    model = small_model(dtype=torch.float64)
+    first, other = AdamPlus(model[0].parameters()), AdamPlus(model[2].parameters())
+    second = AdamPlus(model[0].parameters())
+    for optimizer in (first, other, second):
+        optimizer.follow(model)
+    for optimizer, steps in ((first, range(3)), (second, range(3, 6))):
+        train(model, optimizer, steps)
+    z, offset = second.state[model[0].weight]["z"], second.state[model[0].weight]["offset"]
+    w = model[0].weight.detach() + offset * z
+    model.eval()
+    assert (first.training, second.training, other.training) == (True, False, False)
+    assert difference([model[0].weight.detach()], [w]) <= 1e-14
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_followed_model_is_freed_with_its_last_reference(nested: bool):
+    model, optimizer = trained()
+    optimizer.follow(model)
+    if nested:
+        AdamPlus(model[0].parameters()).follow(model)
+    held, switch = weakref.ref(model), model.train
+    gc.disable()
+    try:
+        del model
+        assert held() is None
+    finally:
+        gc.enable()
+    with pytest.raises(ReferenceError, match="is gone"):
+        switch()
+    assert optimizer.training
+
+
+@pytest.mark.parametrize("followed", [False, True])
+@pytest.mark.parametrize("switch", ["eval", "train", None])
+@pytest.mark.parametrize("before", ["eval", "train"])
+def test_after_averaged_parameters_are_where_a_followed_model_says(followed: bool, switch: str | None, before: str):
+    model, optimizer = trained()
+    getattr(model, before)()
+    getattr(optimizer, before)()
+    if followed:
+        optimizer.follow(model)
+    with optimizer.averaged():
+        if switch is not None:
+            getattr(model, switch)()
+    expected = switch if followed and switch is not None else before
+    assert optimizer.training == (expected == "train")
+    if followed:
+        assert optimizer.training == model.training
+    w, w_hat = reference_points()
+    assert difference(values(optimizer), w_hat if optimizer.training else w) <= 1e-14
+
+
+def test_a_switch_that_cannot_be_made_moves_nothing():
+    model, optimizer = trained()
+    kept, before = model[2].weight.data, values(optimizer)
+    model[2].weight.data = torch.zeros(3, 3, dtype=torch.float64)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="it was given other data since its last step"):
+            optimizer.eval()
+    model[2].weight.data = kept
+    assert optimizer.training
+    assert all(torch.equal(a, b) for a, b in zip(before, values(optimizer), strict=True))
+    optimizer.eval()
+    assert difference(values(optimizer), reference_points()[0]) <= 1e-14
+
+
+@pytest.mark.parametrize("what", ["step", "switch"])
+@pytest.mark.parametrize("execution", [{"foreach": False}, {"foreach": True}, {"fused": True}])
+def test_what_is_interrupted_in_its_middle_is_refused_from_then_on(
+    what: str, execution: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+):
+    """Ctrl-C, when some have moved; a checkpoint makes it whole."""
+    model = small_model()
+    optimizer = AdamPlus(model.parameters(), **execution)
+    train(model, optimizer, range(3))
+    saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    where = {"foreach": False}, {"foreach": True}
+    owner: Any = (_plain, _native.Table)[where.index(execution)] if execution in where else _tables.Tables
+    name = "add_scaled" if owner is _plain else "update" if owner is _native.Table else "_move"
+    with monkeypatch.context() as patch:
+        if what == "switch":
+            patch.setattr(_plain, "add_scaled", interrupted)
+        else:
+            patch.setattr(owner, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(model, optimizer, range(3, 4)) if what == "step" else optimizer.eval()
+    for one in (optimizer, copy.deepcopy(optimizer)):
+        for call in (one.step, one.eval, one.state_dict):
+            with pytest.raises(RuntimeError, match="broke off"):
+                call()
+    model.load_state_dict(saved[0])
+    optimizer.load_state_dict(saved[1])
+    train(model, optimizer, range(3, 5))
+
+
+def test_a_mode_that_others_wrote_into_groups_is_refused_and_comes_back():
+    """As ZeroRedundancyOptimizer does, which copies its own groups' settings."""
+    _, optimizer = trained()
+    optimizer.eval()
+    optimizer.param_groups[0]["training"] = True
+    with pytest.raises(RuntimeError, match="eval mode"):
+        optimizer.step()
+    with pytest.raises(RuntimeError, match=r"has set True as the groups' mode \(ZeroRedundancyOptimizer"):
+        optimizer.state_dict()
+    optimizer.train()
+    assert difference(values(optimizer), reference_points()[1]) <= 1e-14
+    optimizer.state_dict()
+    optimizer.param_groups[0]["training"] = False
+    with pytest.raises(RuntimeError, match="has set False as the groups' mode"):
+        optimizer.step()
+
+
+def test_the_mode_goes_along_with_copies():
+    _, optimizer = trained()
+    optimizer.eval()
+    for twin in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
+        assert not twin.training
+        twin.train()
+        assert difference(values(twin), reference_points()[1]) <= 1e-14
+
+
+def test_stats_ask_each_device_once():
+    optimizer = AdamPlus([nn.Parameter(torch.ones(2)) for _ in range(30)])
+    for _ in range(6):
+        give(optimizer, [torch.ones(2)] * 30)
+        optimizer.step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        assert optimizer.stats().step == 6
+    asked = [event.count for event in profile.key_averages() if event.key == "aten::_local_scalar_dense"]
+    assert sum(asked) <= 4  # one for all steps, three of the record

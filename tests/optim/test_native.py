@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -302,3 +303,23 @@ def test_a_library_of_another_source_is_not_used(tmp_path: Path):
     (tmp_path / "_native.c").write_text(source + "/* of another day */")
     with pytest.warns(UserWarning, match="compiled from another _native.c"):
         assert _native.load(tmp_path / _native.PATH.name) is None
+
+
+@pytest.mark.parametrize("execution", [{"foreach": True}, {"foreach": False}, {"fused": True}, {"capturable": True}])
+def test_a_default_device_elsewhere_is_nothing_to_parameters_on_the_cpu(execution: dict[str, bool]):
+    results = []
+    for elsewhere in (False, True):
+        torch.manual_seed(0)
+        ps = [nn.Parameter(torch.randn(5)), nn.Parameter(torch.randn(2, 3))]
+        optimizer = AdamPlus(ps, **execution)
+        grads = [[torch.randn_like(p) for p in ps] for _ in range(3)]
+        with torch.device("meta") if elsewhere else nullcontext():
+            for gradients in grads:
+                for p, g in zip(ps, gradients, strict=True):
+                    p.grad = g
+                optimizer.step()
+            optimizer.eval()
+            optimizer.train()
+            assert optimizer.stats().step == 3
+        results.append(values(optimizer))
+    assert_same_bits(*results)

@@ -107,6 +107,16 @@ def test_plateau_writes_into_tensors():
     assert (float(lr), float(beta)) == pytest.approx((2.0, 0.2))
 
 
+def test_plateau_reduces_a_tensor_that_groups_share_once():
+    groups = [{"params": [nn.Parameter(torch.ones(2))]} for _ in range(3)]
+    optimizer = AdamPlus([*groups[:2], {**groups[2], "lr": 4.0}], lr=torch.tensor(8.0), beta=torch.tensor(0.8))
+    scheduler = ReduceOnPlateau(optimizer)
+    for loss in (1.0, 1.0):
+        scheduler.step(loss)
+    found = [(float(group["lr"]), float(group["beta"])) for group in optimizer.param_groups]
+    assert found == [pytest.approx((2.0, 0.2)), pytest.approx((2.0, 0.2)), pytest.approx((1.0, 0.2))]
+
+
 def test_plateau_resumes():
     optimizer, scheduler = plateau(patience=2)
     for loss in (1.0, 1.0, 1.0):

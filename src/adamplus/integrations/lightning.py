@@ -58,8 +58,10 @@ class AdamPlusCallback(Callback):
         _eval(trainer)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Leave w to the user."""
-        _eval(trainer)
+        """Leave w to the user, unless a step was interrupted: then there is none."""
+        for optimizer in _ours(trainer):
+            if not optimizer._torn:
+                optimizer.eval()
 
 
 def _ours(trainer: Trainer) -> list[AdamPlus]:

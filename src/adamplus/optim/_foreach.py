@@ -21,11 +21,11 @@ def split(part: Part) -> list[Part]:
     rows: dict[tuple[object, ...], list[int]] = {}
     native: dict[torch.dtype, list[int]] = {}
     may_be_native = ready()
-    if may_be_native and part.z and takes_all(part.w_hat, part.g, part.z):
+    if may_be_native and part.z and takes_all(part.w_hat, part.g, part.z, part.offset):
         part.run = Passes()
         return [part]
-    for i, (w_hat, g, z) in enumerate(zip(part.w_hat, part.g, part.z, strict=True)):
-        if may_be_native and takes(w_hat, g, z):
+    for i, (w_hat, g, z, offset) in enumerate(zip(part.w_hat, part.g, part.z, part.offset, strict=True)):
+        if may_be_native and takes(w_hat, g, z, offset):
             native.setdefault(w_hat.dtype, []).append(i)
             continue
         kind = (w_hat.device, w_hat.dtype, g.dtype, z.dtype)

@@ -154,6 +154,8 @@ def refusal(groups: Groups, state: State) -> str | None:
             what = f"parameter {i} of group {g} is "
             if (own := state.get(p)) and own["z"].dtype not in TYPES:
                 return f"z of parameter {i} of group {g} is {own['z'].dtype}"
+            if own and own["offset"].dtype != torch.float32 and not group["fused"]:  # asked for, it is made one
+                return f"offset of parameter {i} of group {g} is {own['offset'].dtype}"
             if p.grad is not None and p.grad.dtype not in TYPES and p.dtype in TYPES:
                 return f"the gradient of parameter {i} of group {g} is {p.grad.dtype}"
             if is_split(p) and group["norm_scope"] != "global":

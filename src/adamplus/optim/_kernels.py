@@ -123,8 +123,8 @@ def norms(
 
 @triton.jit
 def _power(base, exponent):
-    """base^exponent for base ≥ 0, with 0^0 = 1."""
-    positive = tl.exp(exponent * tl.log(tl.maximum(base, 1e-300)))
+    """base^exponent for base ≥ 0, with 0^0 = 1. (Not by tl.maximum here and below, which takes NaN for the least.)"""
+    positive = tl.exp(exponent * tl.log(tl.where(base < 1e-300, 1e-300, base)))
     return tl.where(exponent == 0.0, 1.0, tl.where(base == 0.0, 0.0, positive))
 
 
@@ -168,13 +168,13 @@ def scalars(
             offset_at = tl.load(table + rows * COLUMNS + OFFSET, mask=inside, other=0).to(tl.pointer_type(tl.float32))
             step_at = tl.load(table + rows * COLUMNS + STEP, mask=inside, other=0).to(tl.pointer_type(tl.float32))
             step = tl.load(step_at, mask=there, other=0.0)
-            rate = tl.where(there, tl.minimum(eta / beta, 3.4e38), 0.0)
+            rate = tl.where(there, _bounded(eta / beta), 0.0)
             out = coefficients + rows * COEFFICIENTS
             tl.store(out + OLD_OFFSET, tl.load(offset_at, mask=there, other=0.0), mask=inside)
             tl.store(out + WEIGHT, tl.where(step == 0.0, 1.0, beta).to(tl.float32), mask=inside)
             tl.store(out + RATE, rate.to(tl.float32), mask=inside)
             tl.store(out + KEEP, (1.0 - lr * decoupled).to(tl.float32), mask=inside)
-            tl.store(offset_at, tl.minimum(eta * (1.0 / beta - 1.0), 3.4e38).to(tl.float32), mask=there)
+            tl.store(offset_at, _bounded(eta * (1.0 / beta - 1.0)).to(tl.float32), mask=there)
             tl.store(step_at, step + 1.0, mask=there)
             row += BLOCK
         group = tl.zeros([BLOCK], tl.int64) + lanes
@@ -197,8 +197,15 @@ def _eta(settings, group, norm):
     beta_power = tl.load(settings + group * SETTINGS + BETA_POWER)
     norm_power = tl.load(settings + group * SETTINGS + NORM_POWER)
     eps = tl.load(settings + group * SETTINGS + EPS)
-    denominator = tl.maximum(_power(norm, norm_power), eps)
-    return lr * _power(beta, beta_power) / tl.where(denominator > 0.0, denominator, 1.0)
+    power = _power(norm, norm_power)
+    denominator = tl.where(power < eps, eps, power)
+    return lr * _power(beta, beta_power) / tl.where(denominator == 0.0, 1.0, denominator)
+
+
+@triton.jit
+def _bounded(scale):
+    """A scale that float32 can hold."""
+    return tl.where(scale > 3.4e38, 3.4e38, scale)
 
 
 @triton.jit

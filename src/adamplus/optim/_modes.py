@@ -13,18 +13,21 @@ from torch.optim import Optimizer
 
 from . import _plain
 from ._split import local
+from ._state import refuse_other_data
 
 
 class TwoPoints(Optimizer):
     """An optimizer whose parameters are at ŵ in train mode and at w = ŵ + c z in eval mode."""
 
-    _torn: bool = False  # whether a step broke off in the middle
+    _training: bool = True  # and in each group, for state_dict()
+    _torn: bool = False  # whether a step or a switch broke off in the middle
+    _told: bool | None = None  # the mode that a followed model went to last
     _known: Sequence["ReferenceType[nn.Module]"] = ()  # models that have the parameters
 
     @property
     def training(self) -> bool:
         """Whether the parameters are at ŵ, where gradients are taken."""
-        return self.param_groups[0]["training"]
+        return self._training
 
     def train(self, mode: bool = True) -> Self:
         """Put ŵ into the parameters (w if `mode` is False), as `step()` needs it; does nothing where they are.
@@ -38,6 +41,7 @@ class TwoPoints(Optimizer):
         if mode != self.training:
             self._refuse_torn_state()
             self._move(-1 if mode else +1)
+            self._training = mode
             for group in self.param_groups:
                 group["training"] = mode
             for known in self._known:
@@ -53,6 +57,8 @@ class TwoPoints(Optimizer):
     def averaged(self) -> Iterator[None]:
         """Have the parameters at w inside a `with` block, and back where they were after it, exceptions included.
 
+        Where a model that the optimizer follows was switched in the block, they are where that model's mode says.
+
         Example:
             >>> w = torch.nn.Parameter(torch.ones(2))
             >>> optimizer = adamplus.AdamPlus([w])
@@ -62,12 +68,13 @@ class TwoPoints(Optimizer):
             >>> optimizer.training
             True
         """
-        before = self.training
+        before, told, self._told = self.training, self._told, None
         self.eval()
         try:
             yield
         finally:
-            self.train(before)
+            self.train(before if self._told is None else self._told)
+            self._told = told if self._told is None else self._told
 
     def follow(self, model: nn.Module) -> None:
         """Let `model.train()` and `model.eval()` switch this optimizer from now on, starting with the model's mode now.
@@ -86,6 +93,7 @@ class TwoPoints(Optimizer):
         """
         if not isinstance(model, nn.Module):
             raise TypeError(f"follow() takes the torch.nn.Module that holds the parameters, got {type(model).__name__}")
+        reshard(model)  # after a forward pass FSDP2's outermost module still has the gathered parameters
         if _ids(self).isdisjoint(id(p) for p in model.parameters()):
             raise ValueError(
                 "follow() got a model none of whose parameters this optimizer has: pass the model that it was built for"
@@ -103,17 +111,30 @@ class TwoPoints(Optimizer):
     def _refuse_torn_state(self) -> None:
         if self._torn:
             raise RuntimeError(
-                "the last step broke off when its parameters had half moved: load the last checkpoint of model and "
-                "optimizer"
+                "the last step or switch broke off when its parameters may have half moved: load the last checkpoint "
+                "of model and optimizer"
+            )
+
+    def _refuse_overwritten_mode(self) -> None:
+        if any(group["training"] != self._training for group in self.param_groups):
+            raise RuntimeError(
+                f"the parameters are at {'ŵ' if self._training else 'w'}, and something else than train(), eval() and "
+                f"load_state_dict() has set {not self._training} as the groups' mode (ZeroRedundancyOptimizer copies "
+                "its own): call train() before you save or load through it"
             )
 
     @torch.no_grad()
     def _move(self, sign: int) -> None:
-        for group in self.param_groups:
-            for p in group["params"]:
-                if state := self.state.get(p):
-                    w, z = real(local(p.detach())), real(local(state["z"]))
-                    _plain.add_scaled([w], [z], [state["offset"]], sign)
+        moving = [(p, state) for group in self.param_groups for p in group["params"] if (state := self.state.get(p))]
+        for p, state in moving:
+            refuse_other_data(p, state)
+        try:
+            for p, state in moving:
+                w, z = real(local(p.detach())), real(local(state["z"]))
+                _plain.add_scaled([w], [z], [state["offset"]], sign)
+        except BaseException:
+            self._torn = True
+            raise
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
@@ -131,21 +152,34 @@ class _FollowedTrain:
     """`model.train`, with the optimizer behind it, in front of whatever stood there before."""
 
     def __init__(self, model: nn.Module, optimizer: TwoPoints, before: Any) -> None:
-        while isinstance(before, _FollowedTrain) and not _ids(before.optimizer).isdisjoint(_ids(optimizer)):
-            before = before.before
-        self.model, self.optimizer, self.before = model, optimizer, before
+        # Weakly, for the model has this: it would stay in memory until the garbage collector comes round.
+        self.known, self.optimizer, self.before = ReferenceType(model), optimizer, _without(before, _ids(optimizer))
+
+    @property
+    def model(self) -> nn.Module:
+        if (model := self.known()) is None:
+            raise ReferenceError("the model that this switched is gone")
+        return model
 
     def __call__(self, mode: bool = True) -> nn.Module:
         if self.before is None:
             type(self.model).train(self.model, mode)
         else:
             self.before(mode)
-        self.optimizer.train(mode)
+        self.optimizer.train(mode)._told = mode
         return self.model
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy of the model has parameters that this optimizer does not know: it gets its class's own method.
         return getattr, (self.model, "train")
+
+
+def _without(followed: Any, ids: set[int]) -> Any:
+    """What stood in front of `model.train`, without the followers that have some of these parameters."""
+    if not isinstance(followed, _FollowedTrain):
+        return followed
+    followed.before = _without(followed.before, ids)
+    return followed if _ids(followed.optimizer).isdisjoint(ids) else followed.before
 
 
 def reshard(model: nn.Module) -> None:

@@ -57,10 +57,11 @@ def ready() -> bool:
     return not torch.compiler.is_compiling() and LIBRARY is not None and not torch.is_grad_enabled()
 
 
-def takes(w_hat: Tensor, g: Tensor, z: Tensor) -> bool:
+def takes(w_hat: Tensor, g: Tensor, z: Tensor, offset: Tensor | None = None) -> bool:
     """Whether these can be run through side by side: plain CPU tensors without gaps, alike in dtype and layout."""
     return (
         z.is_cpu
+        and (offset is None or offset.dtype is z.dtype)
         and w_hat.shape == g.shape == z.shape
         and w_hat.dtype is g.dtype is z.dtype
         and z.dtype in SUFFIX
@@ -75,12 +76,12 @@ def takes(w_hat: Tensor, g: Tensor, z: Tensor) -> bool:
     )
 
 
-def takes_all(w_hats: list[Tensor], gs: list[Tensor], zs: list[Tensor]) -> bool:
+def takes_all(w_hats: list[Tensor], gs: list[Tensor], zs: list[Tensor], offsets: list[Tensor]) -> bool:
     """Whether all are ordinary tensors of one dtype that can be run through; asked without a turn of Python's loop."""
     everything = [*w_hats, *gs, *zs]
     return (
         {*map(type, everything)} <= {*PLAIN}
-        and len(dtypes := {*map(DTYPE, everything)}) == 1
+        and len(dtypes := {*map(DTYPE, everything), *map(DTYPE, offsets)}) == 1
         and dtypes <= SUFFIX.keys()
         and all(map(IS_CPU, everything))
         and all(map(Tensor.is_contiguous, everything))
@@ -132,7 +133,7 @@ class Table:
 
     def norms(self, **settings: Any) -> Tensor:
         """‖z_t‖ of each tensor; none is written to."""
-        norms = torch.zeros(self.count, dtype=torch.float64)
+        norms = torch.zeros(self.count, dtype=torch.float64, device="cpu")
         self._run("norms", sums=array("d", bytes(8 * self.chunks)), norms=norms, **settings)
         return norms
 

@@ -43,7 +43,7 @@ def _joint_norms(batches: Sequence["Batch"], joint: Joint) -> list[Tensor]:
             for i, square in zip(part.index, own, strict=True) if _tensors(batch) else [(part.index[0], own.sum())]:
                 channels = squares.setdefault(scope(batch.group, batch.number, batch.numbers[i]), {})
                 channels[part.share.channel] = channels.get(part.share.channel, 0) + square
-    home = batches[0].group["record"][0] if batches else torch.zeros((), dtype=torch.float64)
+    home = batches[0].group["record"][0] if batches else torch.zeros((), dtype=torch.float64, device="cpu")
     totals = joint.sum(squares, home)
     found: list[Tensor] = []
     for batch in batches:
@@ -65,7 +65,7 @@ def combine(norms: list[Tensor]) -> Tensor:
         by_device.setdefault(some.device, []).append(some)
     totals = [vector_norm(torch.cat(ns)) for ns in by_device.values()]
     if not totals:
-        return torch.zeros((), dtype=torch.float64)
+        return torch.zeros((), dtype=torch.float64, device="cpu")
     return totals[0] if len(totals) == 1 else vector_norm(torch.stack([total.to(totals[0]) for total in totals]))
 
 

@@ -156,16 +156,21 @@ class AdamPlus(TwoPoints):
                 raise ValueError("differentiable holds for all groups: pass it to the optimizer")
             if self.process_group is not None and settings["norm_scope"] != "global":
                 raise ValueError('process_group joins shares of one global vector: it needs norm_scope="global"')
-        training = self.training if self.param_groups else True
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         try:
             refuse_fused(self.param_groups, self.state)
-        except RuntimeError:
+            for i, p in enumerate(group["params"]):
+                if p.is_conj():
+                    raise ValueError(
+                        f"parameter {i} is a conjugate that torch has not written to memory, and a step would write "
+                        "into a copy: pass nn.Parameter(p.detach().resolve_conj())"
+                    )
+        except (RuntimeError, ValueError):
             self.param_groups.pop()
             raise
         self._joint = None
-        group["training"] = training
+        group["training"] = self._training
         group["record"] = new_record(group)
 
     @overload
@@ -215,6 +220,9 @@ class AdamPlus(TwoPoints):
         except Exception:
             self._tell_other_ranks()
             raise
+        except BaseException:  # Ctrl-C, which may come between two tensors
+            self._torn = True
+            raise
         return loss
 
     def _step(self, compiling: bool) -> None:
@@ -242,7 +250,7 @@ class AdamPlus(TwoPoints):
                 self._run(run, rows)
 
     def _run(self, run: Any, rows: list[list[list[Tensor]]]) -> None:
-        if self._amp()[1] is not None:
+        if self._amp()[1] is not None and any(columns[0] for columns in rows):
             raise RuntimeError("GradScaler leaves unscaling to fused kernels, and this step has none: leave fused=None")
         batches: list[Batch] = []
         for i, (group, columns) in enumerate(zip(self.param_groups, rows, strict=True)):
@@ -335,6 +343,7 @@ class AdamPlus(TwoPoints):
                 "step() in eval mode: the parameters are at w, and gradients belong to ŵ. "
                 "Call optimizer.train() before the forward pass (model.train(), if the optimizer follows the model)"
             )
+        self._refuse_overwritten_mode()
 
     def _refuse_what_cannot_be_stepped(self) -> None:
         """Raise before anything changes."""
@@ -388,12 +397,17 @@ class AdamPlus(TwoPoints):
             Stats(step=1, norm=4.0, eta=0.025, norm_sum=4.0)
         """
         chosen = self.param_groups[group]
-        steps = [int(state["step"]) for state in self.state.values() if state]
-        return Stats(max(steps, default=0), *chosen["record"].tolist())
+        steps: dict[torch.device, list[Tensor]] = {}
+        for state in self.state.values():
+            if state:
+                steps.setdefault(state["step"].device, []).append(state["step"])
+        most = [int(torch.stack(some).max()) for some in steps.values()]
+        return Stats(max(most, default=0), *chosen["record"].tolist())
 
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict()` takes: z, offset and step of each parameter, settings, mode and sums of norms."""
         self._refuse_torn_state()
+        self._refuse_overwritten_mode()
         state_dict = super().state_dict()
         return {**state_dict, "param_groups": dtypes_by_name(state_dict["param_groups"])}
 
@@ -417,7 +431,7 @@ class AdamPlus(TwoPoints):
             return candidate
 
         def restore(_: Any) -> None:
-            self._torn = False
+            self._torn, self._training = False, self.param_groups[0]["training"]
             for group, execution in zip(self.param_groups, own, strict=True):
                 group.update(execution)
             restore_state(self, saved)
@@ -434,7 +448,8 @@ class AdamPlus(TwoPoints):
 
     def __getstate__(self) -> dict[str, Any]:
         # Without its process group a copy would divide by the wrong norm; with it, pickle says that it cannot.
-        return {**super().__getstate__(), "process_group": self.process_group}
+        own = {"process_group": self.process_group, "_torn": self._torn, "_training": self._training}
+        return {**super().__getstate__(), **own}
 
 
 def _observed(optimizer: Optimizer) -> bool:

@@ -54,7 +54,7 @@ class Passes:
 
     def count(self, steps: list[Tensor]) -> None:
         """One more step, in place."""
-        torch._foreach_add_(steps, [torch.ones(())] * len(steps))  # a number would be made a tensor for each of them
+        torch._foreach_add_(steps, [torch.ones((), device="cpu")] * len(steps))  # a number would become one for each
 
 
 def _column(values: list[Any]) -> Any:

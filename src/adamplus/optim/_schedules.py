@@ -72,13 +72,17 @@ class ReduceOnPlateau(ReduceLROnPlateau):
 
     # torch (2.6 to 2.13) calls this when its patience is at an end; test_schedules would see it if it did not.
     def _reduce_lr(self, epoch: Any) -> None:
+        filled: set[int] = set()  # groups may have one tensor in common, as those that take the optimizer's default
         for group in self.optimizer.param_groups:
             for key in self.keys:
+                if id(group[key]) in filled:
+                    continue
                 value = max(float(group[key]) * self.factor, self.minimum.get(key, 0.0))
                 if float(group[key]) - value <= self.eps:  # torch's 1e-8: no key is reduced to nothing
                     continue
                 if isinstance(group[key], Tensor):
                     group[key].fill_(value)  # the tensor that a captured or compiled step reads
+                    filled.add(id(group[key]))
                 else:
                     group[key] = value
 

@@ -19,7 +19,7 @@ INSTEAD = "Load it into the optimizer that wrote it, and start Adam⁺ from the 
 
 def new_states(params: list[Tensor], group: dict[str, Any]) -> list[dict[str, Tensor]]:
     """The states of parameters before their first step."""
-    zero = torch.zeros(())
+    zero = torch.zeros((), device="cpu")
     offsets = together([zero] * len(params), [(p.device, _offset_dtype(p)) for p in params])
     steps = together([zero] * len(params), [(_step_device(p, group), torch.float32) for p in params])
     zs = [_new_z(p, group) for p in params]
@@ -54,16 +54,23 @@ def separate(state: dict[str, Tensor]) -> bool:
 
 def suit(p: Tensor, state: dict[str, Tensor]) -> None:
     """Bring a parameter's state to its device and into its layout, as fused kernels need it."""
+    refuse_other_data(p, state)
+    for name, value in state.items():
+        if value.device != p.device:
+            state[name] = value.to(p.device)  # pragma: no cover - of another device, which CI has not
+    if state["offset"].dtype != torch.float32:  # of a parameter that was float64 when its state was loaded
+        state["offset"] = state["offset"].float()
+    if not same_layout(state["z"], p):
+        state["z"] = torch.empty_like(p, dtype=state["z"].dtype).copy_(state["z"])
+
+
+def refuse_other_data(p: Tensor, state: dict[str, Tensor]) -> None:
+    """Raise where a parameter is not the one that its state was made for."""
     if state["z"].shape != p.shape:
         raise RuntimeError(
             f"a parameter has shape {tuple(p.shape)}, and its z {tuple(state['z'].shape)}: it was given other data "
             "since its last step. Delete its state (optimizer.state.pop(p)), and it starts anew"
         )
-    for name, value in state.items():
-        if value.device != p.device:
-            state[name] = value.to(p.device)  # pragma: no cover - of another device, which CI has not
-    if not same_layout(state["z"], p):
-        state["z"] = torch.empty_like(p, dtype=state["z"].dtype).copy_(state["z"])
 
 
 def same_layout(a: Tensor, b: Tensor) -> bool:

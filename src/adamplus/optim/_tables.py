@@ -154,7 +154,7 @@ class Tables:
 
     def bring(self, table: Tensor, values: Sequence[Any]) -> None:
         """Copy numbers to the device, without waiting."""
-        host = torch.tensor(values, dtype=table.dtype, pin_memory=table.is_cuda).view(table.shape)
+        host = torch.tensor(values, dtype=table.dtype, device="cpu", pin_memory=table.is_cuda).view(table.shape)
         table.copy_(host, non_blocking=True)
         if table.is_cuda and torch.cuda.is_current_stream_capturing():  # pragma: no cover - CUDA, which CI has not
             self.kept.append(host)  # a captured copy reads it at every replay
@@ -214,7 +214,7 @@ class Tables:
         return True  # pragma: no cover
 
     def _upload(self, values: list[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
-        table = torch.empty(torch.tensor(values).shape, dtype=dtype, device=device)
+        table = torch.empty(torch.tensor(values, device="cpu").shape, dtype=dtype, device=device)
         self.bring(table, values)
         return table
 

@@ -78,6 +78,9 @@ def switched_without_a_backward_pass() -> None:
     model, single = nn.Sequential(*layers).double(), nn.Sequential(*copy.deepcopy(layers)).double()
     fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
     sharded, alone = AdamPlus(model.parameters()), AdamPlus(single.parameters())
+    with torch.no_grad():  # the outermost module keeps what it gathered, and has no parameter of the optimizer's
+        model.eval()(torch.randn(8, 4, dtype=torch.float64))
+        model.train()
     sharded.follow(model)
     for step in range(8):
         torch.manual_seed(step)

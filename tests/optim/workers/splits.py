@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -360,6 +361,16 @@ def zero_redundancy() -> None:
     optimizer._sync_params()
     alone.eval()
     assert_close(list(model.parameters()), list(single.parameters()), "ZeroRedundancyOptimizer, w")
+    for call in (optimizer.step, optimizer.consolidate_state_dict):  # which have its own idea of the mode in the groups
+        with pytest.raises(RuntimeError, match=r"eval mode|ZeroRedundancyOptimizer copies"):
+            call()
+    optimizer.optim.train()
+    optimizer._sync_params()
+    alone.train()
+    assert_close(list(model.parameters()), list(single.parameters()), "ZeroRedundancyOptimizer, ŵ again")
+    optimizer.consolidate_state_dict()
+    if RANK == 0:
+        assert all(group["training"] for group in optimizer.state_dict()["param_groups"])
 
 
 def compiled() -> None:
