@@ -361,15 +361,15 @@ def test_switching_after_the_model_is_gone_or_before_fsdp_was_there(monkeypatch:
 
 
 def test_a_replaced_follower_is_gone_from_behind_others_too():
-    model = small_model(dtype=torch.float64)
+    model: Any = small_model(dtype=torch.float64)
     first, other = AdamPlus(model[0].parameters()), AdamPlus(model[2].parameters())
     second = AdamPlus(model[0].parameters())
     for optimizer in (first, other, second):
         optimizer.follow(model)
     for optimizer, steps in ((first, range(3)), (second, range(3, 6))):
         train(model, optimizer, steps)
-    z, offset = second.state[model[0].weight]["z"], second.state[model[0].weight]["offset"]
-    w = model[0].weight.detach() + offset * z
+    state = second.state[model[0].weight]
+    w = model[0].weight.detach() + state["offset"] * state["z"]
     model.eval()
     assert (first.training, second.training, other.training) == (True, False, False)
     assert difference([model[0].weight.detach()], [w]) <= 1e-14
@@ -414,6 +414,7 @@ def test_after_averaged_parameters_are_where_a_followed_model_says(followed: boo
 
 
 def test_a_switch_that_cannot_be_made_moves_nothing():
+    model: Any
     model, optimizer = trained()
     kept, before = model[2].weight.data, values(optimizer)
     model[2].weight.data = torch.zeros(3, 3, dtype=torch.float64)
@@ -430,7 +431,7 @@ def test_a_switch_that_cannot_be_made_moves_nothing():
 @pytest.mark.parametrize("what", ["step", "switch"])
 @pytest.mark.parametrize("execution", [{"foreach": False}, {"foreach": True}, {"fused": True}])
 def test_what_is_interrupted_in_its_middle_is_refused_from_then_on(
-    what: str, execution: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+    what: str, execution: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     """Ctrl-C, when some have moved; a checkpoint makes it whole."""
     model = small_model()

@@ -306,7 +306,7 @@ def test_a_library_of_another_source_is_not_used(tmp_path: Path):
 
 
 @pytest.mark.parametrize("execution", [{"foreach": True}, {"foreach": False}, {"fused": True}, {"capturable": True}])
-def test_a_default_device_elsewhere_is_nothing_to_parameters_on_the_cpu(execution: dict[str, bool]):
+def test_a_default_device_elsewhere_is_nothing_to_parameters_on_the_cpu(execution: dict[str, Any]):
     results = []
     for elsewhere in (False, True):
         torch.manual_seed(0)
