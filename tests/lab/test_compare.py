@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from adamplus.cli import app
 from adamplus.lab import _certificate, _closing, _search, comparison
-from adamplus.lab._plan import split
+from adamplus.lab._plan import command, plan, split
 from adamplus.lab._progress import Watch
 from adamplus.lab._spec import Spec
 from adamplus.lab._store import CHECKPOINT, END, METRICS, SETTINGS, Run, Store, write
@@ -73,6 +73,61 @@ def test_everybody_has_the_same_trials_and_seeds_and_the_best_trial_is_gone_on_w
     assert told["command"].startswith(f"adamplus compare {task} --optimizers adam-plus,sgd --seeds 2 --tune 3")
     assert sorted(told["runs"]) == sorted(numbers(tmp_path / "runs"))
     assert told["wall_seconds"] > 0
+
+
+PASSING = '''"""A weight on its way from 0 to 1: validation wants 0.4, test 1."""
+
+import torch
+from torch import nn
+
+from adamplus.lab.tasks import Task
+
+
+class Passing(Task):
+    epochs = 4
+    batch = 16
+
+    def data(self):
+        x = torch.ones(64, 1)
+        return {"train": (x, x), "validation": (x, 0.4 * x), "test": (x, x)}
+
+    def model(self):
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        return model
+
+    def loss(self, outputs, y):
+        return nn.functional.mse_loss(outputs, y) / 16
+'''
+
+
+def test_settings_are_chosen_by_validation_data_after_the_last_epoch(tmp_path: Path):
+    task = tmp_path / "passing.py"
+    task.write_text(PASSING)
+    compare([str(task)], ["sgd"], seeds=1, tune=8, out=tmp_path / "runs")
+    found = runs(tmp_path / "runs")
+    lines = {s.settings["lr"]: Store(tmp_path / "runs").run(s).metrics() for s in found if s.phase == "search"}
+    best = {
+        (split, epoch): min(lines, key=lambda lr: lines[lr][epoch][f"{split}_loss"])
+        for split in ("validation", "test")
+        for epoch in (0, -1)
+    }
+    chosen = best.pop(("validation", -1))
+    assert chosen not in best.values()  # or this would show nothing
+    assert {spec.settings["lr"] for spec in found if spec.phase == "final"} == {chosen}
+
+
+def test_a_plan_hands_on_what_was_asked_for_and_the_command_says_it(task: str):
+    asked: dict[str, Any] = {"seeds": 1, "tune": 2, "epochs": 3, "search": "grid", "first_batch": 48, "probe": True}
+    made = plan([task], ["sgd"], elsewhere=False, device="cpu", precision=None, **asked)
+    (entry,) = made.entries
+    specs = [*made.trials(task, entry), *made.finals(task, entry, _search.Choice({"lr": 0.1}, [], 2))]
+    assert len(specs) == 3
+    assert {(spec.first_batch, spec.probe, spec.epochs, spec.precision) for spec in specs} == {(48, True, 3, "float32")}
+    words = command(made, "local", Path("out"), ["adamplus"])
+    assert "--epochs 3 --search grid --device cpu --precision float32 --first-batch 48 --out out --probe" in words
+    there = plan([task], ["sgd"], elsewhere=True, device="cuda", precision=None, **{**asked, "tune": 0})
+    assert (there.device, there.precision) == ("cuda:0", "bfloat16")
 
 
 def test_runs_that_are_there_are_kept(tmp_path: Path, task: str):
@@ -150,6 +205,8 @@ def test_trials_without_a_result_lose_and_the_edge_is_noted():
     assert _search.choose(tried, [0.5, 0.3, 0.3, None], lr, "lower").settings == {"lr": 2.0}
     assert _search.choose(tried, [0.5, 0.3, float("nan"), None], lr, "higher") == _search.Choice({"lr": 1.0}, ["lr"], 2)
     assert _search.choose(tried, [None, 0.9, None, None], lr, "lower").edge == []
+    assert _search.choose(tried[:2], [0.3, 0.5], lr, "lower").edge == []  # of two, each is at an end
+    assert _search.choose(tried[:3], [0.3, 0.5, 0.6], lr, "lower").edge == ["lr"]
     assert _search.choose(tried, [None] * 4, lr, "lower") == _search.Choice(_search.middle(lr), [], 0)
 
 

@@ -93,6 +93,12 @@ class TestData:
         assert torch.equal(x[:, :, 1:], y[:, :, :-1])
         assert torch.equal(x[1:, :, 0], y[:-1, :, -1])
 
+    def test_a_gpt_is_asked_for_the_word_after_each(self):
+        for x, y in task_of("wikitext2-gpt").data().values():
+            assert x.shape == y.shape
+            assert x.shape[1] == 256
+            assert torch.equal(x.flatten()[1:], y.flatten()[:-1])
+
     @pytest.mark.parametrize(("name", "graphed"), [("wikitext2", False), ("wikitext2-paper", True)])
     def test_perplexity_is_that_of_each_text_read_in_one_go_from_its_beginning(
         self, name: str, graphed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

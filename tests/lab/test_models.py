@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -130,3 +131,33 @@ def test_a_new_gpt_knows_nothing_and_learns_in_every_parameter():
     assert loss.item() == pytest.approx(math.log(50), abs=0.1)
     loss.backward()
     assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
+
+
+def test_a_language_model_drops_words_and_outputs():
+    model, calls = LanguageModel(9, streams=2, width=8), []
+    model.dropout.register_forward_hook(lambda *_: calls.append(1))
+    model(torch.zeros(1, 2, 3, dtype=torch.long))
+    assert len(calls) == 2
+    for weight in (model.embedding.weight, model.output.weight):  # 72 at random from [-0.1, 0.1]
+        assert 0.08 < float(weight.abs().max()) <= 0.1
+
+
+def test_a_gpt_drops_what_layers_add_and_begins_with_little_of_it():
+    model: Any = GPT(50, 16, width=64, layers=8, heads=2, dropout=1.0)
+    x = torch.randn(2, 16, 64)
+    assert torch.equal(model.layers(x), x)
+    assert not torch.equal(model.eval().layers(x), x)
+    for layer in model.layers:
+        for weight, std in ((layer.mixed, 0.005), (layer.narrow, 0.005), (layer.wide, 0.02), (layer.inputs, 0.02)):
+            assert float(weight.weight.std()) == pytest.approx(std, rel=0.1)
+
+
+def test_a_resnets_blocks_end_in_what_is_not_negative():
+    model = ResNet18(10)
+    found: list[torch.Tensor] = []
+    blocks = [module for module in model.modules() if hasattr(module, "around")]
+    for block in blocks:
+        block.register_forward_hook(lambda *given: found.append(given[2]))
+    model(torch.randn(2, 3, 32, 32))
+    assert len(found) == 8
+    assert all(float(output.min()) >= 0 for output in found)

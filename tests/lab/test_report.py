@@ -417,3 +417,10 @@ def test_the_package_imports_without_what_draws():
         "import adamplus.lab.report"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_good_rates_are_within_five_percent_of_the_best_without_a_gap():
+    values = [104.0, 100.0, 104.9, 105.1, 101.0]
+    found = sensitivity([(10.0**i, value) for i, value in enumerate(values)], higher=False)
+    assert found is not None
+    assert (found.low, found.high) == (1.0, 100.0)

@@ -4,6 +4,8 @@ import copy
 import dataclasses
 import gc
 import math
+import os
+import re
 import time
 import weakref
 from pathlib import Path
@@ -21,7 +23,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import Tensor, nn
 
 from adamplus import AdamPlus, update_bn
-from adamplus.lab import _learner, training
+from adamplus.lab import _evaluation, _files, _learner, training
 from adamplus.lab._certificate import git_state
 from adamplus.lab._errors import InputError
 from adamplus.lab._files import digest, load_file, own_digest
@@ -29,6 +31,7 @@ from adamplus.lab._learner import Learner
 from adamplus.lab._optimizing import Optimizing
 from adamplus.lab._spec import Spec, plain
 from adamplus.lab._store import CorruptError, Run
+from adamplus.lab.models import LanguageModel, forget
 from adamplus.lab.optimizers import CONTENDERS
 from adamplus.lab.tasks import Moment, Task, find
 from adamplus.lab.training import train
@@ -724,3 +727,116 @@ def test_event_files_have_each_epoch_once_after_a_restart_without_a_checkpoint(
     train(spec(), run)
     events = EventAccumulator(str(run.folder)).Reload()
     assert [event.step for event in events.Scalars("test_loss")] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["running_loss", "test_loss", "validation_loss", "test_loss_hat", "train_loss_hat"])
+def test_a_run_diverges_by_any_of_its_losses(name: str):
+    assert training._diverged({"epoch": 3, name: math.nan}) == f"{name} is nan in epoch 3"
+    assert training._diverged({"epoch": 3, name: math.inf}) == f"{name} is inf in epoch 3"
+    assert training._diverged({"epoch": 3, name: 1e30, "test_perplexity": math.inf}) is None
+
+
+def test_the_digest_of_what_decides_numbers_has_torch_and_every_file_of_the_loop(monkeypatch: pytest.MonkeyPatch):
+    seen: list[Path] = []
+    read = _files._deeds
+    monkeypatch.setattr(_files, "_deeds", lambda path: seen.append(path) or read(path))
+    before = own_digest.__wrapped__()
+    package = Path(_files.__file__).parents[1]
+    text = "".join((package / "lab" / f"{name}.py").read_text() for name in ("_learner", "_evaluation"))
+    used = set(re.findall(r"^from \.(\w+) import", text, re.MULTILINE)) - {"_errors", "_spec", "_probing", "tasks"}
+    assert {"_evaluation", "_meter", "_capture"} < used
+    assert {package / "lab" / f"{name}.py" for name in used} < set(seen)
+    assert set((package / "optim").glob("*.py")) < set(seen)
+    monkeypatch.setattr(torch, "__version__", "another")
+    assert own_digest.__wrapped__() != before
+
+
+class Reading(Task):
+    """Windows of words by a model that remembers, with gradients that are shortened much."""
+
+    batch, ordered, clip, train_rows = 1, True, 1e-3, 0
+
+    def data(self) -> Any:
+        words = torch.randint(9, (12, 4, 7), generator=torch.Generator().manual_seed(0))
+        return {"train": (words, words), "test": (words[:3], words[:3])}
+
+    def model(self) -> nn.Module:
+        return LanguageModel(9, streams=4, width=8, dropout=0.0)
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(outputs.flatten(0, -2), y.flatten())
+
+    def begin(self, model: nn.Module) -> None:
+        forget(model)
+
+
+def test_a_first_batch_is_clipped_and_forgotten():
+    made = Learner(Reading(), spec("sgd", first_batch=5, settings={"lr": 1.0}))
+    made.prepare()
+    before = [p.detach().clone() for p in made.model.parameters()]
+    made.first_step(5)
+    moved = torch.stack([(b - p.detach()).norm() for b, p in zip(before, made.model.parameters(), strict=True)])
+    assert float(moved.norm()) == pytest.approx(1e-3, rel=1e-3)
+    assert all(not buffer.any() for buffer in made.model.buffers())
+
+
+def test_metrics_have_the_same_names_for_every_batch():
+    class Fickle(PlainBlobs):
+        def metrics(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
+            return {"half" if len(y) < self.batch else "whole": outputs.mean()}
+
+    made = Learner(Fickle(), spec("sgd"))
+    made.prepare()
+    with pytest.raises(InputError, match="metrics are loss, whole of one batch and loss, half of another"):
+        made.epoch(0, [])
+
+
+def test_metrics_are_on_the_disk_before_what_relies_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """And every file is, before it takes the place of the one before."""
+    events: list[str] = []
+    sync, rename = os.fsync, Path.replace
+
+    def synced(number: int) -> None:
+        events.append(f"sync {Path(os.readlink(f'/proc/self/fd/{number}')).name}")
+        sync(number)
+
+    def renamed(self: Path, target: Path) -> Path:
+        events.append(f"rename {self.name}")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    run = Run(tmp_path)
+    run.append({"epoch": 1})
+    run.save({"epoch": 1})
+    saved = ["sync metrics.jsonl", "sync checkpoint.pt.new", "rename checkpoint.pt.new"]
+    assert events == saved
+    run.finish({"status": "finished"})
+    assert events[3:] == ["sync metrics.jsonl", "sync end.json.new", "rename end.json.new"]
+
+
+def test_an_evaluations_graph_is_made_anew_where_parameters_have_moved(monkeypatch: pytest.MonkeyPatch):
+    """As by an optimizer whose eval() puts other tensors there: a graph reads where it was captured."""
+    captured: list[int] = []
+
+    def capture(function: Any, model: nn.Module) -> Any:
+        places = [p.data_ptr() for p in model.parameters()]
+        captured.append(len(captured))
+
+        def replay() -> None:
+            assert places == [p.data_ptr() for p in model.parameters()]
+            function()
+
+        return replay
+
+    monkeypatch.setattr(_evaluation, "capture", capture)
+    made = learner("sgd")
+    evaluation = _evaluation.Evaluation(made.task, made.model, made.model, made.data, made.autocast, graphed=True)
+    first = evaluation.metrics(made.optimizer)
+    kinds = len(captured)
+    assert evaluation.metrics(made.optimizer) == first
+    assert len(captured) == kinds > 0
+    for p in made.model.parameters():
+        p.data = 2 * p.data
+    assert evaluation.metrics(made.optimizer) != first
+    assert len(captured) == 2 * kinds

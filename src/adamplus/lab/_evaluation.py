@@ -43,7 +43,7 @@ class Evaluation:
     ) -> None:
         self.task, self.model, self.forward, self.data, self.autocast = task, model, forward, data, autocast
         self.graphed = graphed
-        self.graphs: dict[Any, Callable[[Tensor, Tensor], None]] = {}
+        self.graphs: dict[Any, tuple[list[int], Callable[[Tensor, Tensor], None]]] = {}
         self.meter = Meter(data["test"][0].device)
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         train_rows = len(data["test"][0]) if task.train_rows is None else task.train_rows
@@ -124,7 +124,8 @@ class Evaluation:
         if not self.graphed:
             return partial(self._add, self.forward)
         kind = (x.shape, x.dtype, y.shape, y.dtype)
-        if kind not in self.graphs:
+        places = [t.data_ptr() for t in (*self.model.parameters(), *self.model.buffers())]
+        if kind not in self.graphs or self.graphs[kind][0] != places:  # an optimizer's eval() may put others there
             in_x, in_y = x.clone(), y.clone()
             replay = capture(lambda: self._add(self.forward, in_x, in_y), self.model)
 
@@ -133,8 +134,8 @@ class Evaluation:
                 in_y.copy_(y)
                 replay()
 
-            self.graphs[kind] = add
-        return self.graphs[kind]
+            self.graphs[kind] = places, add
+        return self.graphs[kind][1]
 
 
 class _Here:

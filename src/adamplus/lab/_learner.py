@@ -80,9 +80,13 @@ class Learner:
         """Backward pass, and its metrics."""
         self.optimizer.zero_grad()
         loss.backward()
+        self.clip()
+        self.meter.add(names, sums)
+
+    def clip(self) -> None:
+        """Shorten the gradient where the task wants that."""
         if self.task.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.task.clip)
-        self.meter.add(names, sums)
 
     def step(self, start: int) -> None:
         """One step, on the rows that the epoch's order has from `start` on."""
@@ -171,8 +175,10 @@ class Learner:
         self.optimizer.zero_grad()
         for some in chosen:
             (self.loss(some)[0] * (len(some) / rows)).backward()
+        self.clip()
         self.optimizer.step()
         self.steps += 1
+        self.task.begin(self.model)  # what it has read is not what comes before the first row
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint holds, between two epochs."""

@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ._errors import InputError
+
 
 def sums(means: Iterable[Tensor], rows: int) -> Tensor:
     """Means over a batch as sums over its rows, and the number of rows."""
@@ -29,6 +31,11 @@ class Meter:
         """Add what `sums` made of a batch."""
         if not self.names:
             self.names, self.sums = names, torch.zeros_like(sums)
+        if names != self.names:
+            raise InputError(
+                f"metrics are {', '.join(self.names)} of one batch and {', '.join(names)} of another: "
+                "a task's metrics() has the same names, in the same order, for all"
+            )
         self.sums += sums
 
     def means(self) -> dict[str, float]:
