@@ -95,7 +95,7 @@ def step(
     json: Json = None,
 ) -> None:
     """One step of every optimizer on real lists of tensors: time, memory, bandwidth, ratios."""
-    with said_plainly():
+    with said_plainly(kept=False):
         bench.step(model or (), optimizer or (), device=device, dtype=dtype, rounds=rounds, json=json)
 
 
@@ -111,7 +111,7 @@ def scale(
     figure: Annotated[Path, typer.Option(help="Draw there: png, svg or pdf.")] = Path("bench-scale.png"),
 ) -> None:
     """Time of a step against the number of parameters and of tensors, as a figure."""
-    with said_plainly():
+    with said_plainly(kept=False):
         bench.scale(
             max_parameters=max_parameters,
             max_tensors=max_tensors,
@@ -129,7 +129,7 @@ def show(
     figure: Annotated[Path | None, typer.Option(help="Draw a report of `bench scale` there, too.")] = None,
 ) -> None:
     """The table of a stored report."""
-    with said_plainly():
+    with said_plainly(kept=False):
         bench.show(bench.load(report), as_markdown=markdown, figure=figure)
 
 

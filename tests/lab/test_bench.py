@@ -1,5 +1,6 @@
 """What `adamplus bench` measures, against what is known."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from adamplus.lab.bench import _compare as compare
 from adamplus.lab.bench import _device as devices
 from adamplus.lab.bench._contestants import ADAM, ADAM_PLUS, CONTESTANTS, MOMENTUM, UnavailableError, moved_bytes
 from adamplus.lab.bench._memory import peak, state_bytes
+from adamplus.lab.bench._report import check_writable
 from adamplus.lab.bench._shapes import MODELS, equal_tensors, gpt_blocks, parameters
 from adamplus.lab.bench._time import Times, eager, stretch
 
@@ -271,3 +273,12 @@ def test_rows_know_their_share_of_a_copy():
     row: Row = compare.row(CONTESTANTS["sgd-fused"], 10**9, alone, Times(400.0, [400.0, 400.0]), 280.0, bench)
     assert (row.moved_bytes, row.gb_per_s, row.copy_share) == (20 * 10**9, 50.0, 0.5)
     assert row.over_floor == pytest.approx(400 / 280)
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    check_writable(tmp_path / "new.json")
+    with pytest.raises(InputError, match="cannot be written to: pass another file"):
+        check_writable(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write everywhere
+    with pytest.raises(InputError, match=r"new.json cannot be written to: pass another file"):
+        check_writable(tmp_path / "new.json")

@@ -113,3 +113,11 @@ def test_processes_that_cannot_share_a_batch_are_told_so(tmp_path: Path):
         plan([task], ["sgd"], **OPTIONS, processes=3)
     with pytest.raises(InputError, match="each process of torchrun has its own; pass cpu or cuda"):
         plan([task], ["sgd"], **{**OPTIONS, "device": "cuda:1"}, processes=4)
+
+
+@pytest.mark.parametrize("rows", [0, -5, "x", 2.5])
+def test_rows_of_an_evaluation_are_a_number(rows: Any, tmp_path: Path):
+    task = write_task(tmp_path / "plane.py")
+    Path(task).write_text(Path(task).read_text().replace("batch = 16", f"batch = 16\n    evaluation_rows = {rows!r}"))
+    with pytest.raises(InputError, match=re.escape(f"evaluation_rows is {rows!r}, and has to be a whole number of 1")):
+        compare([task], ["sgd"], seeds=1, out=tmp_path / "runs")

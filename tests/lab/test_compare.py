@@ -534,7 +534,8 @@ def test_without_what_draws_reports_a_comparison_still_succeeds(tmp_path: Path, 
 def test_at_the_end_there_is_the_table_the_page_and_what_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     report: Any = ModuleType("adamplus.lab.report")
     report.HEADINGS = ("rank", "optimizer", "test metric", "test loss", "settings", "runs lost")
-    report.read = lambda root: SimpleNamespace(tasks=[SimpleNamespace(title="[red]plane", metric="accuracy")])
+    read = SimpleNamespace(tasks=[SimpleNamespace(title="[red]plane", metric="accuracy")], unreadable={})
+    report.read = lambda root: read
     report.rows = lambda results, task: [["1", "[b]sgd", "0.9 ± 0.1", "0.25", "lr=0.1", "–"]]
     report.cells = lambda row: row
     report.report = lambda root: root / "report.html"

@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -256,4 +257,22 @@ def test_a_file_without_an_optimizer_says_what_is_missing(code: str | None, mess
     if code is not None:
         file.write_text(code)
     with pytest.raises(InputError, match=message):
+        optimizers.find(str(file))
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        ('{"lr": (1e-4, 0.03)}', "has to be as {'lr': LogUniform"),
+        ("0.1", "has to be as {'lr': LogUniform"),
+        ('{"lr": LogUniform(0, 1)}', "it goes from a number above 0 to a larger one"),
+        ('{"lr": LogUniform("a", 1)}', "it goes from a number above 0 to a larger one"),
+        ('{"lr": LogUniform(0.03, 1e-4)}', "it goes from a number above 0 to a larger one"),
+    ],
+)
+def test_a_search_that_cannot_be_made_is_told_with_its_line(search: str, words: str, tmp_path: Path):
+    file = tmp_path / "mine.py"
+    lines = ["from torch.optim import SGD", "from adamplus.lab.optimizers import Contender, LogUniform"]
+    file.write_text("\n".join([*lines, f'contender = Contender("mine", SGD, {search})']))
+    with pytest.raises(InputError, match=f"line 3: .*{re.escape(words)}"):
         optimizers.find(str(file))

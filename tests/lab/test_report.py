@@ -1,6 +1,7 @@
 """What reports say of runs, against what is known of them."""
 
 import csv
+import io
 import json
 import math
 import re
@@ -12,7 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from lab.stores import add_comparison, add_run, three_contenders
+from matplotlib.figure import Figure
+from rich.console import Console
 
+from adamplus.lab._closing import tell
 from adamplus.lab._errors import InputError
 from adamplus.lab._store import write
 from adamplus.lab.report import _figures, cells, read, report, rows
@@ -424,3 +428,22 @@ def test_good_rates_are_within_five_percent_of_the_best_without_a_gap():
     found = sensitivity([(10.0**i, value) for i, value in enumerate(values)], higher=False)
     assert found is not None
     assert (found.low, found.high) == (1.0, 100.0)
+
+
+def test_legends_tell_variants_of_one_optimizer_apart():
+    labels = [f"adam-plus:norm_scope=tensor;beta={beta}" for beta in (0.1, 0.5, 0.9)]
+    figure = Figure(figsize=(6, 3), layout="constrained")
+    _figures.draw_legend(figure, labels, labels)
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert [text[-8:] for text in texts] == ["beta=0.1", "beta=0.5", "beta=0.9"]
+    assert all("adam-plus" in text for text in texts)
+
+
+def test_runs_that_cannot_be_read_are_told_on_the_terminal(tmp_path: Path):
+    three_contenders(tmp_path)
+    spoilt = next((tmp_path / "runs").glob("*/*/*/metrics.jsonl"))
+    spoilt.write_text("no JSON\n")
+    out = Console(file=io.StringIO(), width=200)
+    tell(tmp_path, out)
+    said = " ".join(out.file.getvalue().split())  # pyright: ignore[reportAttributeAccessIssue]
+    assert f"1 of the runs cannot be read, and are left out: {spoilt.parent.relative_to(tmp_path)}" in said

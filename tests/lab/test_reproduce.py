@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from adamplus.cli import app
 from adamplus.lab import comparison, tasks
+from adamplus.lab._errors import InputError
 from adamplus.lab._store import Store
 from adamplus.lab.engines import local
 from adamplus.lab.optimizers import CONTENDERS
@@ -156,6 +157,7 @@ class TestCommand:
         assert {"train_loss", "test_loss", "test_frame_error"} <= set(run.metrics()[0])
 
     def test_without_experiments_there_are_claims_that_nobody_has_looked_at(self, data: Path, tmp_path: Path):
+        (tmp_path / "none").mkdir()
         said("--out", tmp_path / "none", "--data", write_all(data))
         rows = [line for line in (tmp_path / "none" / "claims.md").read_text().splitlines() if line.startswith("| ")]
         assert sum("not run yet" in row for row in rows) == len(CLAIMS)
@@ -365,3 +367,9 @@ class TestProtocol:
         for name in ("paper-quick", "papers", "tuned-6-epochs", "figures"):
             (tmp_path / name / "cifar10").mkdir(parents=True)
         assert folders(tmp_path) == ["paper", "paper-quick", "tuned-6-epochs"]
+
+
+def test_a_folder_that_is_not_there_is_not_made_for_a_page_of_nothing(tmp_path: Path):
+    with pytest.raises(InputError, match="there is no folder"):
+        _reproduce.reproduce([], out=tmp_path / "misspelt")
+    assert not (tmp_path / "misspelt").exists()

@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
 
 from adamplus.cli import app
+from adamplus.lab.theory import commands
 from adamplus.lab.theory._methods import METHODS
 from adamplus.lab.theory._tables import short
 
@@ -134,3 +136,11 @@ def test_numbers_that_are_none_are_told(tmp_path: Path):
 
 def test_counts_are_said_as_people_say_them():
     assert [short(n) for n in (999, 12_345, 1_234_567, 3.42e9)] == ["999", "12.3 k", "1.23 M", "3.42 · 10^9"]
+
+
+def test_a_file_that_cannot_be_used_is_said_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(commands, "stored", Mock(side_effect=PermissionError(13, "denied", "rate.json")))
+    result = CliRunner().invoke(app, ["theory", "show", str(tmp_path)])
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit)
+    assert "a file cannot be used" in result.output
+    assert "Mend that, and give the same command again." in result.output  # and no word of what is kept

@@ -39,6 +39,9 @@ def check_attributes(name: str, task: Task, processes: int) -> None:
         raise InputError(f"{name}: clip is {task.clip!r}, and has to be a number above 0 or None")
     if task.train_rows is not None and not (_is_number(task.train_rows, int) and task.train_rows >= 0):
         raise InputError(f"{name}: train_rows is {task.train_rows!r}, and has to be a whole number or None")
+    rows = task.evaluation_rows
+    if rows is not None and not (_is_number(rows, int) and rows >= 1):
+        raise InputError(f"{name}: evaluation_rows is {rows!r}, and has to be a whole number of 1 or more, or None")
     if task.batch % processes:
         raise InputError(
             f"{name}: {processes} processes cannot share batches of {task.batch} rows: start a number that divides them"

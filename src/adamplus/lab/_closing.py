@@ -46,6 +46,9 @@ def tell(root: Path, out: Console | None = None) -> Path:
     for task in results.tasks:
         lines = [HEADINGS, *(cells(row) for row in rows(results, task))]
         out.print(_table(task.title, task.metric, lines, out.width))
+    if results.unreadable:
+        first, reason = next(iter(results.unreadable.items()))
+        say(out, f"{len(results.unreadable)} of the runs cannot be read, and are left out: {first}: {reason}")
     page = report(root)
     say(out, f"Report: {page}")
     return page

@@ -141,7 +141,9 @@ def _lead(
                 record = _Record(out, _told(planned, engine, words), keeping)
                 outcome = _Comparison(planned, store, execute, speaker, keeping, record).complete()
         except KeyboardInterrupt:
-            say(speaker, f"Stopped. Nothing is lost: the same command goes on from here:\n  {words}")
+            # what was asked for by another command, with folders that a record does not name, is asked for by that one
+            again = "" if rerun else f":\n  {words}"
+            say(speaker, f"Stopped. Nothing is lost: the same command goes on from here{again}")
             raise
         outcome.page = show(out, speaker)
         _tell_failures(outcome, speaker)

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import os
 import platform
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -93,13 +94,17 @@ def _version(package: str) -> str | None:
 
 def check_writable(path: Path | None) -> None:
     """Refuse before minutes of measuring, rather than after."""
-    if path is not None and not path.parent.is_dir():
+    if path is None:
+        return
+    if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"{path} cannot be written to: pass another file")
 
 
 def save(report: Report, path: Path) -> None:
     """Write the report as JSON."""
-    path.write_text(json.dumps(asdict(report), indent=1, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(asdict(report), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def load(path: Path) -> Report:

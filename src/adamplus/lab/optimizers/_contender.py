@@ -20,6 +20,10 @@ class LogUniform:
     low: float
     high: float
 
+    def __post_init__(self) -> None:
+        if not (isinstance(self.low, int | float) and isinstance(self.high, int | float) and 0 < self.low <= self.high):
+            raise ValueError(f"LogUniform({self.low!r}, {self.high!r}): it goes from a number above 0 to a larger one")
+
     def at(self, fraction: float) -> float:
         """The one at that fraction of the way, of three digits: what is printed is what was run."""
         return float(f"{math.exp(math.log(self.low) + fraction * math.log(self.high / self.low)):.3g}")
@@ -43,6 +47,11 @@ class Contender:
     """What its constructor needs where its step is captured in a CUDA graph; None where it cannot be."""
     tensors: tuple[str, ...] = ()
     """Settings that a captured step reads from tensors, so that they can change."""
+
+    def __post_init__(self) -> None:
+        search: Any = self.search
+        if not isinstance(search, dict) or not all(isinstance(space, LogUniform) for space in search.values()):
+            raise TypeError(f"search of {self.name} is {search!r}, and has to be as {{'lr': LogUniform(0.001, 1.0)}}")
 
     def names(self) -> list[str]:
         """What can be set."""

@@ -158,7 +158,8 @@ def draw_legend(figure: "Figure", labels: list[str], shown: list[str]) -> None:
 
     styles = [style(labels.index(label)) for label in shown]
     lines = [Line2D([], [], color=colour, linestyle=STROKES[dash], linewidth=1.5) for colour, dash in styles]
-    names = [f"{label[:31]}…" if len(label) > 32 else label for label in shown]
+    # Of long ones, who it is and how it ends: variants of one optimizer differ in their last settings.
+    names = [f"{label[:12]}…{label[-19:]}" if len(label) > 32 else label for label in shown]
     width, height = figure.get_size_inches()
     columns = int(width / (0.75 + 0.075 * max(map(len, names), default=1)))  # inches of a line, and of a letter
     rows = math.ceil(len(names) / min(max(1, columns), 4))

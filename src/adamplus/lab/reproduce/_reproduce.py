@@ -116,6 +116,8 @@ def reproduce(
     _check(asked, optimizers, protocol, grid, weight_decay, tune)
     if workers is not None and workers < 1:
         raise InputError(f"{workers} workers train nothing: pass --workers 1 or more")
+    if not asked and not out.is_dir():
+        raise InputError(f"there is no folder {out}: pass --out of one that has runs, or experiments to run")
     kind: Protocol = "tuned" if protocol == "tuned" else "paper"
     for name, chosen in _comparisons(asked, optimizers):
         for label in chosen:

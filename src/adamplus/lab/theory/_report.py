@@ -137,7 +137,7 @@ def _interval(point: Point) -> list[float]:
 def save(found: Report, folder: Path) -> Path:
     """Write the report as JSON."""
     path = folder / f"{found['kind']}.json"
-    path.write_text(json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return path
 
 

@@ -1,8 +1,6 @@
 """`adamplus theory …`: theorems as settings, measured rates, the measured Table 1, the exactness of z."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated, Any
@@ -10,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .._errors import InputError
+from .._plainly import said_plainly
 from . import _tables, _variance_report
 from ._figures import draw_rates
 from ._methods import METHODS
@@ -26,15 +25,6 @@ Epsilons = Annotated[str, typer.Option(help="From, to, and how many: even in the
 Runs = Annotated[int, typer.Option(help="Runs of each method for each ε.")]
 Workers = Annotated[int, typer.Option(help="Processes.")]
 MaxSteps = Annotated[int, typer.Option(help="Runs of more steps are given up.")]
-
-
-@contextmanager
-def _said_plainly() -> Iterator[None]:
-    """Tell of bad input as of any other mistake on the command line, without a traceback."""
-    try:
-        yield
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 @theory_app.command()
@@ -57,7 +47,7 @@ def settings(
     """Settings, batches, evaluations, bound and conditions of a theorem."""
     given: dict[str, Any] = {"epsilon": epsilon, "T": T, "L": L, "L_H": L_H, "G": G, "Delta": Delta, "sigma": sigma}
     given |= {"b": b, "initial_batch": initial_batch, "batch": batch, "lr": lr}
-    with _said_plainly():
+    with said_plainly(kept=False):
         if norm_sum is not None and (theorem != "1" or not 0 <= norm_sum < math.inf):
             raise InputError(f"--norm-sum {norm_sum}: it is of theorem 1, and at least 0")
         typer.echo(told(settings_of(theorem, given, repaired), norm_sum))
@@ -76,7 +66,7 @@ def rate(
     """Evaluations until E‖∇F‖ ≤ ε under the settings that rates are proved for, and their slope."""
     command = f"adamplus theory rate --method {method} --problem {problem} --epsilon {epsilon} --runs {runs} "
     command += f"--max-steps {max_steps} --workers {workers}"
-    with _said_plainly():
+    with said_plainly(kept=False):
         _rates("rate", command, problem, method, epsilon, runs, 0, max_steps, workers, out)
 
 
@@ -95,7 +85,7 @@ def table1(
     command = "adamplus theory table1" + ("" if method == ",".join(METHODS) else f" --method {method}")
     command += f" --problem {problem} --epsilon {epsilon} --runs {runs} --tuning-runs {tuning_runs} "
     command += f"--max-steps {max_steps} --workers {workers}"
-    with _said_plainly():
+    with said_plainly(kept=False):
         _rates("table1", command, problem, method, epsilon, runs, tuning_runs, max_steps, workers, out)
 
 
@@ -110,7 +100,7 @@ def variance(
 ) -> None:
     """‖z − ∇F(w)‖² beside ‖g − ∇F‖² in training, with gradients at ŵ and at w."""
     command = f"adamplus theory variance --seeds {seeds} --epochs {epochs} --steps {steps} --beta {beta} --lr {lr}"
-    with _said_plainly():
+    with said_plainly(kept=False):
         well, digits = _numbers(lr, 2, "lr")
         _variance_report.check(seeds, epochs, steps, beta, (well, digits))
         _make(out)
@@ -129,7 +119,7 @@ def variance(
 @theory_app.command()
 def show(folder: Annotated[Path, typer.Argument(help="What --out of the other commands was.")]) -> None:
     """Tables, figures and page anew, from the numbers that a folder has."""
-    with _said_plainly():
+    with said_plainly(kept=False):
         found = stored(folder)
         if not found:
             raise InputError(f"{folder} has no numbers of `adamplus theory`: give what --out was")
@@ -208,8 +198,8 @@ def _keep(found: Report, folder: Path) -> None:
     save(found, folder)
     about = _variance_report if found["kind"] == "variance" else _tables
     text = about.markdown(found)
-    (folder / f"{found['kind']}.md").write_text(text)
-    (folder / f"{found['kind']}.csv").write_text(about.to_csv(found))
+    (folder / f"{found['kind']}.md").write_text(text, encoding="utf-8")
+    (folder / f"{found['kind']}.csv").write_text(about.to_csv(found), encoding="utf-8")
     draw = _variance_report.draw if found["kind"] == "variance" else draw_rates
     draw(found, folder)
     page = write_page(folder)
