@@ -139,6 +139,8 @@ def test_state_of_a_wider_parameter_is_read_as_what_it_is():
                 model.double()
                 optimizer.load_state_dict(optimizer.state_dict())
                 model.float()
+                refusal = _fused.refusal(optimizer.param_groups, optimizer.state)  # by itself, a GPU takes another way
+                assert refusal == "offset of parameter 0 of group 0 is torch.float64"
                 for group in optimizer.param_groups:
                     group.update(execution)
             model.zero_grad()
