@@ -10,7 +10,7 @@ import time
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -840,3 +840,144 @@ def test_an_evaluations_graph_is_made_anew_where_parameters_have_moved(monkeypat
         p.data = 2 * p.data
     assert evaluation.metrics(made.optimizer) != first
     assert len(captured) == 2 * kinds
+
+
+def test_gradients_are_shortened_to_the_clip():
+    class Clipped(PlainBlobs):
+        clip = 0.01
+
+    made = Learner(Clipped(), spec("sgd"))
+    made.prepare()
+    norms: list[float] = []
+
+    def note(*_: Any) -> None:
+        norms.append(float(torch.cat([cast("Tensor", p.grad).flatten() for p in made.model.parameters()]).norm()))
+
+    made.optimizer.register_step_pre_hook(note)
+    made.epoch(0, [])
+    assert norms == pytest.approx([0.01] * 13, rel=1e-4)
+
+
+def test_every_epoch_has_an_order_of_its_own():
+    made, orders = learner("sgd"), []
+    for number in range(2):
+        made.epoch(number, [])
+        orders.append(made.order.clone())
+    assert not torch.equal(*orders)
+
+
+def test_pieces_of_a_first_batch_count_by_their_rows(monkeypatch: pytest.MonkeyPatch):
+    made = Learner(PlainBlobs(), spec("sgd", settings={"lr": 1.0}))
+    made.prepare()
+    rows = torch.arange(20)
+    monkeypatch.setattr(torch, "randint", lambda *_, **__: rows)  # in pieces of 16 and 4
+    made.loss(made.order[rows])[0].backward()
+    moved = [p.detach() - cast("Tensor", p.grad) for p in made.model.parameters()]
+    made.first_step(20)
+    for p, value in zip(made.model.parameters(), moved, strict=True):
+        torch.testing.assert_close(p.detach(), value)
+
+
+def test_ranks_share_a_first_batch(monkeypatch: pytest.MonkeyPatch):
+    made = Learner(PlainBlobs(), spec("sgd"))
+    made.prepare()
+    made.world = 2
+    seen: list[int] = []
+    loss = made.loss
+    monkeypatch.setattr(made, "loss", lambda rows: seen.append(len(rows)) or loss(rows))
+    made.first_step(40)
+    assert seen == [8, 8, 4]  # of 40 rows in pieces of 16, half
+
+
+def test_a_shorter_last_batch_of_an_evaluation_counts_by_its_rows():
+    class Odd(PlainBlobs):
+        evaluation_rows = 16
+
+        def data(self) -> Any:
+            return {name: (x[:37], y[:37]) for name, (x, y) in super().data().items()}
+
+    made = Learner(Odd(), spec("sgd"))
+    x, y = made.data["test"]
+    found = made.evaluation.metrics(made.optimizer)
+    with torch.no_grad():
+        loss = float(nn.functional.cross_entropy(made.model.eval()(x), y))
+    assert found["test_loss"] == pytest.approx(loss, rel=1e-6)
+
+
+def test_training_rows_that_are_evaluated_are_of_all_classes():
+    class Sorted(PlainBlobs):
+        def data(self) -> Any:
+            return {name: (x[y.argsort()], y.sort().values) for name, (x, y) in super().data().items()}
+
+        def metrics(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
+            return {"ones": y.double().mean()}
+
+    made = Learner(Sorted(), spec("sgd"))
+    assert 0.2 < made.evaluation.metrics(made.optimizer)["train_ones"] < 0.8
+
+
+def test_statistics_at_w_are_of_augmented_rows_in_the_precision_of_training():
+    class Far(Blobs):
+        def augment(self, x: Tensor) -> Tensor:
+            return x + 100
+
+    made = Learner(Far(), spec(precision="bfloat16"))
+    made.prepare()
+    seen: list[tuple[torch.dtype, float]] = []
+    first: Any = next(iter(made.model.children()))
+    first.register_forward_hook(lambda _, inputs, output: seen.append((output.dtype, float(inputs[0].mean()))))
+    with made.evaluation._shipped(made.optimizer):
+        pass
+    assert {dtype for dtype, _ in seen} == {torch.bfloat16}
+    assert all(mean > 50 for _, mean in seen)
+
+
+def test_each_shape_of_an_evaluation_has_a_graph_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    class Shapes(PlainBlobs):
+        evaluation_rows = 64
+
+        def data(self) -> Any:
+            sets = super().data()
+            x, y = sets["test"]
+            return {**sets, "validation": (x[:20], y[:20])}
+
+    captured: list[int] = []
+    monkeypatch.setattr(_evaluation, "capture", lambda function, _: captured.append(1) or function)
+    made = Learner(Shapes(), spec("sgd"))
+    plain = made.evaluation.metrics(made.optimizer)
+    made.evaluation.graphed = True
+    assert made.evaluation.metrics(made.optimizer) == pytest.approx(plain)
+    assert len(captured) == 2
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_rows_that_ranks_cannot_share_are_nobodys(rank: int):
+    class Rest(PlainBlobs):
+        def data(self) -> Any:
+            return {name: (x[:33], y[:33]) for name, (x, y) in super().data().items()}
+
+    made = Learner(Rest(), spec("sgd"))
+    made.prepare()
+    made.rank, made.world = rank, 2
+    steps: list[int] = []
+    made.optimizer.register_step_pre_hook(lambda *_: steps.append(1))
+    for start in (0, 16, 32):
+        made.step(start)
+    assert len(steps) == 2
+
+
+def test_a_stream_is_evaluated_whole_by_every_rank():
+    made = Learner(Reading(), spec("sgd"))
+    alone = made.evaluation.metrics(made.optimizer)
+    made.evaluation.rank, made.evaluation.world = 1, 2
+    x, y = made.data["test"]
+    made.model.eval()
+    assert made.evaluation._on(x, y)["loss"] == alone["test_loss"]
+
+
+def test_a_line_that_is_missing_before_a_checkpoint_is_told(tmp_path: Path):
+    run = Run(tmp_path)
+    run.append({"epoch": 1})
+    run.save({"epoch": 2})
+    with pytest.raises(CorruptError, match=r"has 1 epochs, and checkpoint.pt is of epoch 2"):
+        run.cut()

@@ -170,11 +170,12 @@ class Learner:
         return line | self.evaluation.metrics(self.optimizer)
 
     def first_step(self, rows: int) -> None:
-        """A step on T₀ rows, as the theorems begin with; in pieces of a batch."""
-        chosen = self.order[torch.randint(len(self.order), (rows,)).to(self.device)].split(self.task.batch)
+        """A step on T₀ rows, as the theorems begin with; in pieces of a batch, of which each rank has its share."""
+        mine = max(1, rows // self.world)
+        drawn = self.order[torch.randint(len(self.order), (mine,)).to(self.device)]
         self.optimizer.zero_grad()
-        for some in chosen:
-            (self.loss(some)[0] * (len(some) / rows)).backward()
+        for some in drawn.split(self.task.batch // self.world):
+            (self.loss(some)[0] * (len(some) / mine)).backward()
         self.clip()
         self.optimizer.step()
         self.steps += 1
