@@ -41,14 +41,23 @@ def said() -> str:
 
 
 def test_the_readme_has_the_numbers_of_an4(said: str):
-    loss = {name: _last("paper/an4", name)["test_loss"] for name in NAMES}
+    folder, named = "paper/an4", {"adam-plus": {"beta": 0.01}, "nigt": {"momentum": 0.9}}
+    loss = {name: _lines(folder, name, **named.get(name, {}))[-1]["test_loss"] for name in NAMES}
     assert (
         f"Adam {loss['adam']:.2f} (held-out loss), NIGT {loss['nigt']:.2f}, momentum SGD {loss['msgd']:.2f}, "
         f"AdaGrad and SGD {loss['adagrad']:.2f} and {loss['sgd']:.2f}, Adam⁺ {loss['adam-plus']:.2f}"
     ) in said
-    assert f"a run is {_last('paper/an4', 'adam-plus')['step']} steps" in said
-    assert f"η is {_lines('paper/an4', 'adam-plus')[9]['eta']:.4f} in its first ten epochs" in said
-    best = min(_lines("paper/an4", "adam"), key=lambda line: line["test_loss"])
+    plus = {beta: _lines(folder, "adam-plus", beta=beta) for beta in (0.01, 0.1, 0.9)}
+    assert f"a run is {plus[0.01][-1]['step']} steps" in said
+    eta = {beta: lines[9]["eta"] for beta, lines in plus.items()}
+    assert f"η is {eta[0.01]:.4f} in its first ten epochs" in said
+    ends = [plus[beta][-1]["test_loss"] for beta in (0.1, 0.9)]
+    assert (
+        f"0.1 and 0.9, it ends at {ends[0]:.2f} and {ends[1]:.2f}, with η at {eta[0.1]:.3f} and {eta[0.9]:.3f}" in said
+    )
+    ends = [_lines(folder, "nigt", momentum=momentum)[-1]["test_loss"] for momentum in (0.1, 0.01)]
+    assert f"momenta, 0.1 and 0.01, end at {ends[0]:.2f} and {ends[1]:.2f}" in said
+    best = min(_lines(folder, "adam"), key=lambda line: line["test_loss"])
     assert f"(Adam is at its best, {best['test_loss']:.2f}, at epoch {best['epoch']}.)" in said
 
 
@@ -171,6 +180,13 @@ def test_a_run_repeats_its_bits_on_another_day():
             assert _untimed(one) == _untimed(other)
 
 
+def test_a_run_on_an4_repeats_its_bits_on_another_day():
+    older, newer = _runs("paper/an4", "adam-plus", beta=0.01)
+    for one, other in zip(older, newer, strict=True):
+        assert _untimed(one) | {"lr": None} == _untimed(other) | {"lr": None}
+        assert one["lr"] == pytest.approx(other["lr"], rel=1e-6)  # told as the device's float32, and as it was set
+
+
 @pytest.mark.parametrize("experiment", ["cifar10", "cifar100"])
 def test_350_epochs_repeat_their_bits_on_another_day(experiment: str, said: str):
     """All that training has told; evaluation takes more rows at once in the newer run."""
@@ -252,20 +268,22 @@ def _settings(folder: str, optimizer: str) -> dict[str, Any]:
 
 
 def _lines(folder: str, optimizer: str, **asked: float) -> list[dict[str, float]]:
-    """Metrics of the newest run whose specification or settings have what is asked for, and of no other settings."""
-    found = [
-        path
-        for path, spec in _final(folder, optimizer).items()
-        if all(value in (spec.get(key), spec["settings"].get(key)) for key, value in asked.items())
-    ]
-    specs = [_final(folder, optimizer)[path] for path in found]
-    assert all((spec["label"], spec["seed"]) == (specs[0]["label"], specs[0]["seed"]) for spec in specs)
-    return _metrics(found[-1])
+    """Metrics of the newest run whose specification or settings have what is asked for, of which there is one kind."""
+    paths = _asked(folder, optimizer, asked)
+    assert len({(spec["label"], spec["seed"]) for spec in paths.values()}) == 1
+    return _metrics([*paths][-1])
 
 
-def _runs(folder: str | Path, optimizer: str) -> list[list[dict[str, float]]]:
-    """Metrics of all final runs, the oldest first."""
-    return [_metrics(path) for path in _final(folder, optimizer)]
+def _runs(folder: str | Path, optimizer: str, **asked: float) -> list[list[dict[str, float]]]:
+    """Metrics of all final runs that have what is asked for, the oldest first."""
+    return [_metrics(path) for path in _asked(folder, optimizer, asked)]
+
+
+def _asked(folder: str | Path, optimizer: str, asked: dict[str, float]) -> dict[Path, dict[str, Any]]:
+    found = _final(folder, optimizer).items()
+    return {
+        path: spec for path, spec in found if all(v in (spec.get(k), spec["settings"].get(k)) for k, v in asked.items())
+    }
 
 
 def _metrics(run: Path) -> list[dict[str, float]]:
