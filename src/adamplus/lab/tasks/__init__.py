@@ -24,7 +24,7 @@ TASKS = {
 }
 """All that are known: name and module."""
 READERS = ("cifar", "_batches", "_pickles", "wikitext", "_text", "an4", "kaldi")
-SHARED = ("_paper.py", "_perplexity.py", *(f"../data/{name}.py" for name in READERS), "../speech/*.py")
+SHARED = ("_paper.py", *(f"../data/{name}.py" for name in READERS), "../speech/*.py")
 """What decides numbers of experiments beside their own files, the models and the loop."""
 
 
@@ -36,7 +36,7 @@ def find(name: str) -> tuple[Task, str]:
         hint = "; a file of your own ends in .py" if "/" in name else ""
         raise InputError(f"unknown task {name!r}: {nearest(name, TASKS)}{hint}")
     task = _task_of(importlib.import_module(TASKS[name]), name)
-    return task, _digest(type(task), ("_perplexity.py",) if name in EMBEDDED else SHARED)
+    return task, _digest(type(task), () if name in EMBEDDED else SHARED)
 
 
 def _digest(kind: type[Task], shared: tuple[str, ...]) -> str:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ..models import StackedLSTM, forget
-from ._perplexity import with_perplexity
-from ._task import Split, Task
+from ._task import Split
+from ._words import Words, in_streams
 
 STREAMS, LENGTH = 16, 16
 LAYERS, WIDTH, DROPOUT = 2, 48, 0.1
@@ -43,7 +43,7 @@ class Model(nn.Module):
         return scores.unflatten(1, (windows, length)).transpose(0, 1)
 
 
-class Pydoc(Task):
+class Pydoc(Words):
     """Which word is next in the manual that comes with Python (pydoc), an LSTM of two layers.
 
     A row is a window of all parallel streams, [streams, length], so a batch of one row is a step.
@@ -51,8 +51,6 @@ class Pydoc(Task):
 
     epochs = 5
     batch = 1
-    metric = "perplexity"
-    better = "lower"
     target = 50.0  # by the word before alone, 48; by how frequent words are, 91
     ordered = True
     clip = 0.25
@@ -64,14 +62,6 @@ class Pydoc(Task):
     def model(self) -> nn.Module:
         """A model of as many words as the training text has."""
         return Model(_splits()[1])
-
-    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Cross-entropy of a word."""
-        return nn.functional.cross_entropy(outputs.flatten(0, -2), y.flatten())
-
-    def summary(self, means: dict[str, float]) -> dict[str, float]:
-        """Perplexity, exp(loss), beside the loss."""
-        return with_perplexity(means)
 
     def begin(self, model: nn.Module) -> None:
         """Forget the text of the last pass."""
@@ -90,7 +80,7 @@ def _splits() -> tuple[dict[str, Split], int]:
     number = {word: i for i, word in enumerate(known)}
     numbers = torch.tensor([number.get(word, 0) for word in text])
     parts = zip(("train", "validation", "test"), ends, ends[1:], strict=False)
-    return {name: _windows(numbers[start:end]) for name, start, end in parts}, len(known)
+    return {name: in_streams(numbers[start:end], STREAMS, LENGTH) for name, start, end in parts}, len(known)
 
 
 def _words(topics: Iterable[str]) -> Iterable[str]:
@@ -102,11 +92,3 @@ def _words(topics: Iterable[str]) -> Iterable[str]:
             if words not in seen:
                 yield from words
             seen.add(words)
-
-
-def _windows(numbers: Tensor) -> Split:
-    """Words and those that follow, [windows, streams, length]; window i + 1 goes on where window i ends."""
-    windows = (len(numbers) - 1) // (STREAMS * LENGTH)
-    shape, used = (STREAMS, windows, LENGTH), windows * STREAMS * LENGTH
-    x, y = (numbers[i : i + used].view(shape).transpose(0, 1).contiguous() for i in (0, 1))
-    return x, y

@@ -1,60 +1,40 @@
 """WikiText-2 by a small GPT, which the paper does not try; 1,200 steps."""
 
 import math
-from functools import cache
-from pathlib import Path
 
 from torch import Tensor, nn
 
-from ..data import data_root, wikitext
+from ..data import data_root
 from ..models import GPT
-from ._perplexity import with_perplexity
-from ._task import Moment, Split, Task
+from ._task import Moment, Split
+from ._words import Words, wikitext2
 
 LENGTH = 256
 WARM_UP = 1 / 12
 
 
-class Wikitext2GPT(Task):
+class Wikitext2GPT(Words):
     """WikiText-2, GPT of 6 layers, 384 wide (tied, dropout 0.1); 34 windows of 256, clip 1; warm-up and cosine."""
 
     epochs = 5
     batch = 34  # of 8,158 windows: 240 steps an epoch
     clip = 1.0
-    metric = "perplexity"
-    better = "lower"
     train_rows = 0
     stepwise = True
 
     def data(self) -> dict[str, Split]:
         """Windows of the three texts; the last words of a text that fill no window are left."""
-        return _splits(data_root())[0]
+        return wikitext2(data_root(), _windows)[0]
 
     def model(self) -> nn.Module:
         """23.5 M parameters."""
-        return GPT(_splits(data_root())[1], LENGTH)
-
-    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Cross-entropy of a word."""
-        return nn.functional.cross_entropy(outputs.flatten(0, 1), y.flatten())
-
-    def summary(self, means: dict[str, float]) -> dict[str, float]:
-        """Perplexity, exp(loss), beside the loss."""
-        return with_perplexity(means)
+        return GPT(wikitext2(data_root(), _windows)[1], LENGTH)
 
     def schedule(self, now: Moment) -> dict[str, float]:
         """Linearly up over the first twelfth (100 steps), and down by half a cosine; the same for everybody."""
         if now.progress < WARM_UP:
             return {"lr": max(now.progress, 0.0005) / WARM_UP}  # 0 would be a step to nowhere
         return {"lr": (1 + math.cos(math.pi * (now.progress - WARM_UP) / (1 - WARM_UP))) / 2}
-
-
-@cache
-def _splits(root: Path) -> tuple[dict[str, Split], int]:
-    """The splits, and the number of words."""
-    words = wikitext.read(root)
-    texts = {"train": words.train, "validation": words.validation, "test": words.test}
-    return {name: _windows(text) for name, text in texts.items()}, len(words.vocabulary)
 
 
 def _windows(numbers: Tensor) -> Split:
