@@ -1,12 +1,17 @@
 """What `adamplus bench` measures, against what is known."""
 
+import dataclasses
 import os
 import sys
 import time
+from io import StringIO
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
+from rich.console import Console
+from rich.table import Table
 from torch import nn
 
 from adamplus.lab.bench import InputError, Measured, Report, Row, _copy, load, markdown, save
@@ -16,6 +21,7 @@ from adamplus.lab.bench._contestants import ADAM, ADAM_PLUS, CONTESTANTS, MOMENT
 from adamplus.lab.bench._memory import peak, state_bytes
 from adamplus.lab.bench._report import check_writable
 from adamplus.lab.bench._shapes import MODELS, equal_tensors, gpt_blocks, parameters
+from adamplus.lab.bench._table import COLUMNS, table
 from adamplus.lab.bench._time import Times, eager, stretch
 
 CPU = torch.device("cpu")
@@ -249,6 +255,35 @@ def test_a_report_comes_back_from_its_file(tmp_path: Path):
     again = load(tmp_path / "report.json")
     assert again == example()
     assert markdown(again) == markdown(example())
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [
+        (80, {"× floor", "extra, MiB", "GB/s", "captured / Adam", "captured, ms", "of a copy"}),
+        (100, {"× floor", "extra, MiB", "GB/s", "captured / Adam"}),
+        (160, set[str]()),
+    ],
+)
+def test_a_table_leaves_columns_out_rather_than_cut_them(width: int, left_out: set[str]):
+    report = load(Path(__file__).parents[2] / "results" / "step" / "h200.json")
+    made = table(report, width)
+    assert headings(made) == [name for name in COLUMNS if name not in left_out]
+    out = Console(width=width, file=StringIO())
+    out.print(made)
+    text = cast("StringIO", out.file).getvalue()
+    assert "…" not in text
+    assert all(f" {row.optimizer} " in text for measured in report.models for row in measured.rows)
+
+
+def test_a_table_has_no_column_that_says_nothing():
+    report = load(Path(__file__).parents[2] / "results" / "step" / "cpu.json")
+    assert headings(table(report, 160)) == [name for name in COLUMNS if "captured" not in name]
+    assert headings(table(dataclasses.replace(report, models=[]), 160)) == list(COLUMNS)
+
+
+def headings(made: Table) -> list[str]:
+    return [str(column.header).replace(",\n", ", ").replace("\n", " ") for column in made.columns]
 
 
 def test_markdown_has_a_cell_for_every_column_and_dashes_for_what_is_not_there():

@@ -15,7 +15,7 @@ def show(report: Report, *, as_markdown: bool = False, figure: Path | None = Non
         print(markdown(report), end="")
         return
     out = console()
-    out.print(table(report))
+    out.print(table(report, out.width))
     for note in notes(report):
         out.print(note, highlight=False, markup=False)
     if figure is not None:

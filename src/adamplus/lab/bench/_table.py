@@ -1,5 +1,7 @@
 """The table of a report, for a terminal or as Markdown."""
 
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console
 from rich.table import Table
 
@@ -20,23 +22,43 @@ COLUMNS = (
 )
 
 
+DISPENSABLE = ("× floor", "extra, MiB", "GB/s", "captured / Adam", "captured, ms", "of a copy")
+"""Columns that a narrow window does without, the first first."""
+
+
 def console() -> Console:
     """Where tables go; wide enough for them where nobody's window says how wide it is."""
     found = Console()
     return found if found.is_terminal else Console(width=160)
 
 
-def table(report: Report) -> Table:
-    """The table for a terminal."""
+def table(report: Report, width: int) -> Table:
+    """As many columns as say something and as there is room for; Markdown has all of them."""
+    models = [lines(measured) for measured in report.models]
+    rows = [line for model in models for line in model]
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
+    columns = {name: cells for name, cells in columns.items() if set(cells) != {"–"}}
+    for name in DISPENSABLE:
+        if _width(columns) > width:
+            columns.pop(name, None)
     made = Table(title=f"adamplus bench {report.kind}: {report.certificate['hardware']}")
-    for name in COLUMNS:
-        left = name in COLUMNS[:2]
-        made.add_column(name.replace(", ", ",\n").replace(" / ", "\n/ "), justify="left" if left else "right")
-    for measured in report.models:
-        for line in lines(measured):
-            made.add_row(*line)
+    for name in columns:
+        made.add_column("\n".join(_heading(name)), justify="left" if name in COLUMNS[:2] else "right")
+    for model in models:
+        for line in model:
+            made.add_row(*(cell for name, cell in zip(COLUMNS, line, strict=True) if name in columns))
         made.add_section()
     return made
+
+
+def _heading(name: str) -> list[str]:
+    """The lines of a column's name."""
+    return name.replace(", ", ",\n").replace(" / ", "\n/ ").split("\n")
+
+
+def _width(columns: Mapping[str, Sequence[str]]) -> int:
+    """Of a table, with its rules."""
+    return 1 + sum(3 + max(map(len, (*_heading(name), *cells))) for name, cells in columns.items())
 
 
 def markdown(report: Report) -> str:
