@@ -127,6 +127,22 @@ def test_a_contender_is_switched_off_and_on_in_all_charts(opened: Callable[..., 
     assert said(browser) == []
 
 
+def test_trials_that_came_to_nothing_have_a_row_of_crosses_each_above_the_others(
+    opened: Callable[..., Any], tmp_path: Path
+):
+    three_contenders(tmp_path)  # each has lost the trial at the same rate
+    browser = opened()
+    lost, domains = browser.execute_script(
+        "const box = document.querySelector('#rates .chart');"
+        "return [box.data.filter((t) => t.uid.startsWith('lost')).map((t) => [t.yaxis, t.x, t.y]),"
+        " [box.layout.yaxis.domain, box.layout.yaxis2.domain]]"
+    )
+    assert lost == [["y2", [10], [row]] for row in range(3)]
+    assert domains == [[0, pytest.approx(0.85)], [pytest.approx(0.85), 1]]
+    assert len(browser.find_elements("css selector", "#rates .chart .xy2 .point")) == 3
+    assert said(browser) == []
+
+
 def test_controls_choose_what_the_curves_show(opened: Callable[..., Any], tmp_path: Path):
     three_contenders(tmp_path)
     browser = opened()

@@ -224,7 +224,7 @@
     const section = element("div", {}, element("h3", {}, task.title));
     pair.append(section);
     const range = [Math.min(...finite), Math.max(...finite)];
-    const worst = range[task.higher ? 0 : 1];
+    const losers = data.labels.map((_, i) => i).filter((i) => task.trials[i].some((point) => point[1] === null));
     chart(section, () => {
       const traces = data.labels.flatMap(({ name, colour, dash }, i) => {
         const points = task.trials[i];
@@ -240,7 +240,8 @@
             hovertemplate: "lr %{x:.3~g}: %{y:.4~g}",
           },
           ...(lost.length ? [{
-            ...common, mode: "markers", uid: `lost${i}`, x: lost.map((point) => point[0]), y: lost.map(() => worst),
+            ...common, mode: "markers", uid: `lost${i}`, yaxis: "y2",
+            x: lost.map((point) => point[0]), y: lost.map(() => losers.indexOf(i)),
             marker: { color: colour, symbol: "x-thin", size: 8, line: { color: colour, width: 2 } },
             hovertemplate: "lr %{x:.3~g}: diverged or failed",
           }] : []),
@@ -248,7 +249,12 @@
       });
       const x = axis("learning rate", { type: "log", dtick: 1, tickformat: "~g" });
       const y = scaled(`validation ${task.metric}`, chosenScale(range, task.higher), range);
-      return { traces, frame: layout(x, y, 320, { hovermode: "closest", hoverdistance: 20 }) };
+      const more = { hovermode: "closest", hoverdistance: 20 };
+      if (losers.length) { // above the others, a row of crosses each
+        y.domain = [0, 1 - 0.05 * losers.length];
+        more.yaxis2 = { domain: [y.domain[1], 1], range: [-0.5, losers.length - 0.5], visible: false, fixedrange: true };
+      }
+      return { traces, frame: layout(x, y, 320, more) };
     });
     return section;
   }
