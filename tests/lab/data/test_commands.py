@@ -58,6 +58,7 @@ def test_verify_ends_with_1_where_something_is_wrong(tmp_path: Path):
     wrong = run("verify", "--data", tmp_path)
     assert wrong.exit_code == 1
     assert wrong.output.startswith("wrong digest   toy")
+    assert wrong.output.endswith(f"The official files come by: adamplus data download toy --data {tmp_path}\n")
 
 
 @pytest.mark.usefixtures("toy")

@@ -1,14 +1,29 @@
 """What is known of data sets is said where it is asked for: where they are, and whether they are right."""
 
 import hashlib
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from data.writers import images, pack, pickled, write_cifar, write_fsdd, write_swb300, write_wikitext
+from data.writers import images, pack, pickled, write_an4, write_cifar, write_fsdd, write_swb300, write_wikitext
 
 from adamplus.lab._errors import InputError
-from adamplus.lab.data import SETS, DataSet, File, Layout, Tree, data_root, verify, where
+from adamplus.lab.data import (
+    SETS,
+    DataSet,
+    File,
+    Layout,
+    Tree,
+    an4,
+    cifar,
+    data_root,
+    fsdd,
+    verify,
+    where,
+    wikitext,
+)
 
 
 def statuses(root: Path, *names: str) -> dict[str, str]:
@@ -42,6 +57,27 @@ def test_data_is_where_it_is_said_to_be(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("ADAMPLUS_DATA")
     assert data_root() == Path.home() / ".cache" / "adamplus"
     assert data_root("~/here") == Path.home() / "here"
+
+
+READERS: dict[str, tuple[Callable[[Path], Path], str, Callable[[Path], object]]] = {
+    "cifar10": (write_cifar, "data_batch_3", lambda root: cifar.read("cifar10", root)),
+    "wikitext2": (write_wikitext, "wiki.valid.tokens", wikitext.read),
+    "an4": (write_an4, "etc/an4.dic", an4.read),
+    "fsdd": (write_fsdd, "*.wav", fsdd.read),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_wrong_with_a_file_is_told_with_the_command_that_mends_it(name: str, tmp_path: Path):
+    write, file, read = READERS[name]
+    folder = write(tmp_path)
+    next(folder.glob(file)).write_bytes(b"\xff\xfe no such thing")
+    with pytest.raises(InputError, match=re.escape(str(folder))) as told:
+        read(tmp_path)
+    assert str(told.value).endswith(
+        f". If this is to be the official {SETS[name].title}: adamplus data download {name} --data {tmp_path} "
+        "puts the official files in their place"
+    )
 
 
 @pytest.mark.usefixtures("toy")

@@ -1,6 +1,7 @@
 """What a data set is: the layouts it is found in, its digests, and where it comes from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -120,6 +121,16 @@ class DataSet:
                 f"{self.title} in {place.path} is not whole, it lacks {', '.join(place.lacks)}. {self.how_to_get(root)}"
             )
         return place
+
+    @contextmanager
+    def reading(self, root: Path) -> Iterator[Place]:
+        """The same of one that can be downloaded, and what is wrong with its files is told with what to do."""
+        place = self.locate(root)
+        try:
+            yield place
+        except InputError as error:
+            remedy = f"adamplus data download {self.name} --data {root} puts the official files in their place"
+            raise InputError(f"{error}. If this is to be the official {self.title}: {remedy}") from error
 
     def expected(self) -> str:
         """The files that are looked for, as part of a message."""

@@ -39,11 +39,12 @@ class An4(NamedTuple):
 
 def read(root: Path | None = None) -> An4:
     """The data set under a root: the official one has 948 utterances to train and 130 to test."""
-    folder = find("an4").locate(data_root(root)).path
-    phones = tuple(line.strip() for line in lines_of(folder / "etc" / "an4.phone") if line.strip())
-    pronunciations = _dictionary(folder / "etc" / "an4.dic", phones)
-    train, test = (_split(folder, split, pronunciations) for split in ("train", "test"))
-    return An4(train, test, pronunciations, phones)
+    with find("an4").reading(data_root(root)) as place:
+        etc = place.path / "etc"
+        phones = tuple(line.strip() for line in lines_of(etc / "an4.phone") if line.strip())
+        pronunciations = _dictionary(etc / "an4.dic", phones)
+        train, test = (_split(place.path, split, pronunciations) for split in ("train", "test"))
+        return An4(train, test, pronunciations, phones)
 
 
 def read_mfc(path: Path) -> Tensor:

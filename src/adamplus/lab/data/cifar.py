@@ -36,11 +36,11 @@ class Cifar(NamedTuple):
 
 def read(name: Literal["cifar10", "cifar100"], root: Path | None = None) -> Cifar:
     """The data set under a root: the official one has 50,000 images to train and 10,000 to test."""
-    place = find(name).locate(data_root(root))
-    split_of = {file.name: "test" if file.name.startswith("test") else "train" for file in place.layout.files}
     splits: dict[str, list[Batch]] = {"train": [], "test": []}
-    for (file, split), content in zip(split_of.items(), _contents(place, list(split_of)), strict=True):
-        splits[split].append(READERS[place.layout.title](content, KINDS[name], f"{place.path}/{file}"))
+    with find(name).reading(data_root(root)) as place:
+        split_of = {file.name: "test" if file.name.startswith("test") else "train" for file in place.layout.files}
+        for (file, split), content in zip(split_of.items(), _contents(place, list(split_of)), strict=True):
+            splits[split].append(READERS[place.layout.title](content, KINDS[name], f"{place.path}/{file}"))
     return Cifar(_joined(splits["train"]), _joined(splits["test"]))
 
 
@@ -69,9 +69,9 @@ def _contents(place: Place, names: list[str]) -> list[bytes]:
     except InputError:
         raise
     except Exception as error:  # whatever tar and its compressions make of a damaged file
-        raise InputError(f"{place.path}: this archive cannot be read ({error}): download it again") from error
+        raise InputError(f"{place.path}: this archive cannot be read ({error})") from error
     if lacks := [name for name in names if name not in found]:
-        raise InputError(f"{place.path}: this archive has no {', '.join(lacks)}: download it again")
+        raise InputError(f"{place.path}: this archive has no {', '.join(lacks)}")
     return [found[name] for name in names]
 
 

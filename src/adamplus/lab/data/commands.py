@@ -50,7 +50,9 @@ def verify(
         raise typer.Exit(1)
     for row in rows:
         typer.echo(f"{row.status:<14} {row.data_set:<10} {row.path}{'  ' + row.note if row.note else ''}")
-    if any(row.status in ("missing", "wrong digest") for row in rows):
+    if wrong := dict.fromkeys(row.data_set for row in rows if row.status in ("missing", "wrong digest")):
+        if named := [name for name in wrong if data.SETS[name].ways]:
+            typer.echo(f"The official files come by: adamplus data download {' '.join(named)} --data {folder}")
         raise typer.Exit(1)
 
 

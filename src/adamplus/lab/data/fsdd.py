@@ -37,15 +37,15 @@ class Fsdd(NamedTuple):
 
 def read(root: Path | None = None) -> Fsdd:
     """The data set under a root: the official one has 2,700 recordings to train and 300 to test."""
-    folder = find("fsdd").locate(data_root(root)).path
-    recordings = tuple(read_wav(path) for path in sorted(folder.glob("*.wav")))
-    splits = Fsdd(
-        tuple(one for one in recordings if one.number >= TEST), tuple(one for one in recordings if one.number < TEST)
-    )
-    for name, split in splits._asdict().items():
-        if not split:
-            raise InputError(f"{folder}: no recording is of the {name} split, which goes by the last number of a name")
-    return splits
+    with find("fsdd").reading(data_root(root)) as place:
+        recordings = tuple(read_wav(path) for path in sorted(place.path.glob("*.wav")))
+        train = tuple(one for one in recordings if one.number >= TEST)
+        test = tuple(one for one in recordings if one.number < TEST)
+        for name, split in (("train", train), ("test", test)):
+            if not split:
+                problem = f"no recording is of the {name} split, which goes by the last number of a name"
+                raise InputError(f"{place.path}: {problem}")
+        return Fsdd(train, test)
 
 
 def read_wav(path: Path) -> Recording:

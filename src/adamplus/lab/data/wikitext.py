@@ -27,17 +27,17 @@ class Words(NamedTuple):
 
 def read(root: Path | None = None) -> Words:
     """The data set under a root: 2,088,628, 217,646 and 245,569 words, 33,278 different ones in the official one."""
-    place = find("wikitext2").locate(data_root(root))
-    train, validation, test = (place.path / file.name for file in place.layout.files)
-    words = _words(train)
-    vocabulary = tuple(dict.fromkeys(word for line in words for word in line))
-    numbers = {word: number for number, word in enumerate(vocabulary)}
-    return Words(
-        torch.tensor([numbers[word] for line in words for word in line]),
-        _numbered(validation, numbers),
-        _numbered(test, numbers),
-        vocabulary,
-    )
+    with find("wikitext2").reading(data_root(root)) as place:
+        train, validation, test = (place.path / file.name for file in place.layout.files)
+        words = _words(train)
+        vocabulary = tuple(dict.fromkeys(word for line in words for word in line))
+        numbers = {word: number for number, word in enumerate(vocabulary)}
+        return Words(
+            torch.tensor([numbers[word] for line in words for word in line]),
+            _numbered(validation, numbers),
+            _numbered(test, numbers),
+            vocabulary,
+        )
 
 
 def _words(path: Path) -> list[list[str]]:
