@@ -90,6 +90,11 @@ class TestRules:
         assert Versus("test", "better than", ("adam",)).judge(found).outcome == "reproduced"
         assert Versus("train", "better than", ("adam-plus",), "adam").judge(found).outcome == "not reproduced"
 
+    def test_a_relative_margin_is_of_the_smaller_of_the_two(self, tmp_path: Path):
+        found = store(tmp_path, "wikitext2", adam_plus=[100.0], sgd=[102.02], adam=[101.98])
+        assert LEVEL.judge(found).outcome == "not reproduced"  # 2 % of 102.02 would be more than 2.02
+        assert Versus("test", "comparable to", ("adam",)).judge(found).outcome == "reproduced"
+
     def test_who_diverged_is_behind_and_who_is_missing_was_not_run_yet(self, tmp_path: Path):
         store(tmp_path, statuses="diverged", sgd=[0.95])
         found = store(tmp_path, adam_plus=[0.5])
@@ -282,6 +287,20 @@ class TestRunsThatCount:
             {"values": [0.6], "seed": 2, "started": "2026-01-01", "task_digest": "old"},
         ).contestants["adam-plus"]
         assert [run.last("test_accuracy") for run in found.runs] == [0.7, 0.6]
+
+    @pytest.mark.parametrize("held_out", [True, False])
+    def test_of_several_settings_the_best_on_validation_data_counts_or_on_test_data_where_there_is_none(
+        self, held_out: bool, tmp_path: Path
+    ):
+        root = tmp_path / "paper" / "cifar10"
+        for rate, test, validation in (("0.1", 0.7, 0.9), ("0.2", 0.8, 0.6), ("0.3", 0.5, 0.7)):
+            run = add_run(root, f"adam-plus:lr={rate}", [0.1, test], about=ABOUT)
+            lines = [line | {"validation_accuracy": validation} for line in run.metrics()]
+            (run.folder / "metrics.jsonl").unlink()
+            for line in lines:
+                run.append({k: v for k, v in line.items() if held_out or not k.startswith("validation")})
+        one = read(tmp_path, "paper", EXPERIMENTS["cifar10"]).contestants["adam-plus"]
+        assert (one.label, one.tried) == (f"adam-plus:lr={0.1 if held_out else 0.2}", 3)
 
     def test_a_run_that_was_killed_or_failed_does_not_hide_one_that_ended(self, tmp_path: Path):
         found = self.runs(

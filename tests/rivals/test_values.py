@@ -75,3 +75,26 @@ def test_recipes_by_hand():
     assert snvrg.batches == (256, 216 * 256, 36 * 64, 6 * 16)
     sgd = rivals.EscapingSGD.recipe(epsilon=0.04, L_H=4.0, sigma=2.0)  # η = 0.008/(4 · 2), K₀ = 1/(0.001 · 0.4)
     assert sgd.settings == {"lr": pytest.approx(0.001), "radius": pytest.approx(0.1), "ball_steps": 2500}
+
+
+def test_storm_forgets_everything_at_most():
+    """c η² is 40 after the first step: with a = 40 and not 1, d would be far from the gradient."""
+    w = nn.Parameter(torch.tensor([2.0, 0.0], dtype=torch.float64))
+    scale = iter((1.0, 3.0, 3.0))  # of the samples; the second is seen at both points
+    optimizer = rivals.STORM([w], lr=1.0, w=4.0, c=160.0)
+
+    def step() -> None:
+        sample = next(scale)
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            loss = sample * w.square().sum() / 2
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+    step()  # η = 1 / (4 + 4)^(1/3) = 1/2, a = 160/4
+    assert w[0].item() == pytest.approx(1.0)
+    step()  # G² is 9 more, and d the gradient, 3
+    assert w[0].item() == pytest.approx(1.0 - 3 / 17 ** (1 / 3))
