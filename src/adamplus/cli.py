@@ -130,7 +130,12 @@ def show(
 ) -> None:
     """The table of a stored report."""
     with said_plainly(kept=False):
-        bench.show(bench.load(report), as_markdown=markdown, figure=figure)
+        try:
+            bench.show(bench.load(report), as_markdown=markdown, figure=figure)
+        except bench.InputError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise bench.InputError(f"{report} is no whole report of `adamplus bench` ({error!r})") from error
 
 
 def main() -> None:

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
+from adamplus.lab import _device as devices
 from adamplus.lab.bench import InputError, Measured, Report, Row, _copy, load, markdown, save
 from adamplus.lab.bench import _compare as compare
-from adamplus.lab.bench import _device as devices
 from adamplus.lab.bench._contestants import ADAM, ADAM_PLUS, CONTESTANTS, MOMENTUM, UnavailableError, moved_bytes
 from adamplus.lab.bench._memory import peak, state_bytes
 from adamplus.lab.bench._report import check_writable
@@ -136,6 +136,12 @@ def test_a_copy_reads_and_writes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(_copy.LARGE, "cpu", 1 << 20)
     monkeypatch.setattr(_copy, "stretch", lambda *_: 1.0)  # ms
     assert _copy.copy_bandwidth(CPU) == 2 * (1 << 20) * 1000
+
+
+def test_there_is_one_cpu_and_what_is_no_device_is_refused():
+    assert devices.choose("cpu:0") == devices.choose("cpu") == CPU
+    with pytest.raises(InputError, match=r"device 'tpu': there are cpu and cuda \(or cuda:1, …\)"):
+        devices.choose("tpu")
 
 
 def test_contestants_share_the_device_as_far_as_there_is_room():

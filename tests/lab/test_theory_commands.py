@@ -1,6 +1,13 @@
 """`adamplus theory`: the commands from end to end, and what they refuse."""
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -9,9 +16,13 @@ import pytest
 from typer.testing import CliRunner
 
 from adamplus.cli import app
+from adamplus.lab._errors import InputError
 from adamplus.lab.theory import commands
 from adamplus.lab.theory._methods import METHODS
+from adamplus.lab.theory._points import measure_all
 from adamplus.lab.theory._tables import short
+
+RESULTS = Path(__file__).parents[2] / "results" / "theory"
 
 CONSTANTS = ("--L", "1", "--L-H", "1", "--Delta", "1", "--sigma", "1")
 
@@ -92,7 +103,11 @@ def test_settings_say_what_the_theorem_gives():
         (("table1", "--epsilon", "0.1"), "give 3 numbers"),
         (("table1", "--epsilon", "0.2,-0.1,3"), "give the largest, the smallest and how many"),
         (("table1", "--epsilon", "0.2,0.1,inf"), "how many (2 to 100)"),
-        (("table1", "--epsilon", "0.9,0.1,2"), "between 0 and 0.5"),
+        (("table1", "--epsilon", "0.9,0.1,2"), "between 1e-06 and 0.5"),
+        (("rate", "--epsilon", "0.3,1e-300,2"), "between 1e-06 and 0.5"),
+        (("settings", "--theorem", "3", "--epsilon", "1e-300", *CONSTANTS), "beyond what a float holds (float"),
+        (("settings", "--theorem", "3", "--epsilon", "1e300", *CONSTANTS), "holds (Numerical result out of range)"),
+        (("settings", "--theorem", "nigt", "--T", "9", "--lr", "1e308", *CONSTANTS), "beyond what a float holds"),
         (("table1", "--runs", "1"), "1 runs, 16 to tune by"),
         (("table1", "--runs", "0"), "0 runs, 16 to tune by"),
         (("table1", "--tuning-runs", "0"), "one of everything else, at least"),
@@ -129,9 +144,49 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_measuring(
     assert "cannot be written to: File exists" in refused(command, "--out", tmp_path / "file")
 
 
-def test_numbers_that_are_none_are_told(tmp_path: Path):
-    (tmp_path / "rate.json").write_text("{")
-    assert "rate.json is not what `adamplus theory` wrote" in refused("show", tmp_path)
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"kind": "../evil"}', '{"kind": "rate"}', '{"kind": "rate", "rows": 3}']
+)
+def test_numbers_that_are_none_are_told(content: str, tmp_path: Path):
+    shutil.copy(RESULTS / "table1.json", tmp_path)
+    (tmp_path / "rate.json").write_text(content)
+    assert f"{tmp_path}/rate.json is not what `adamplus theory` wrote" in refused("show", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rate.json", "table1.json"]  # and nothing was
+
+
+def test_training_that_diverges_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ways = Mock()
+    monkeypatch.setattr("adamplus.lab.theory.commands.typer.echo", ways)
+    told = refused("variance", "--lr", "1,1e30", "--seeds", 2, "--epochs", 1, "--steps", 10, "--out", tmp_path)
+    assert "with lr = 1e+30 training on digits diverges: pass a smaller --lr" in told
+    assert ways.call_count == 1  # of two
+
+
+def test_names_may_have_blanks_and_who_does_not_arrive_has_not(tmp_path: Path):
+    options = ("--epsilon", "0.3,0.2,2", "--runs", 2, "--max-steps", 1, "--workers", 1, "--out", tmp_path)
+    said = run("rate", "--method", "sgd, nigt", *options)
+    assert "double-well, nigt, ε = 0.2: not reached" in said
+    assert "nan" not in said
+
+
+def test_ctrl_c_ends_all_processes_without_a_word(tmp_path: Path):
+    command = [sys.executable, "-m", "adamplus.cli", "theory", "table1", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        assert first.startswith("1/"), first
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
+        assert process.wait(20) == 130
+        rest = process.stderr.read()
+    assert "Error" not in rest
+    assert "Traceback" not in rest
+
+
+def test_a_process_that_was_killed_is_told_of(monkeypatch: pytest.MonkeyPatch):
+    pool = Mock(side_effect=BrokenProcessPool("A process in the process pool was terminated abruptly"))
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", pool)
+    with pytest.raises(InputError, match="a process was killed, for want of memory perhaps: pass fewer --workers"):
+        list(measure_all([Mock()], 2))
 
 
 def test_counts_are_said_as_people_say_them():
@@ -144,3 +199,10 @@ def test_a_file_that_cannot_be_used_is_said_plainly(tmp_path: Path, monkeypatch:
     assert (result.exit_code, type(result.exception)) == (1, SystemExit)
     assert "a file cannot be used" in result.output
     assert "Mend that, and give the same command again." in result.output  # and no word of what is kept
+
+
+def test_whoever_reads_may_stop_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As in `adamplus theory show DIR | head -1`: nothing is wrong with a file."""
+    monkeypatch.setattr(commands, "stored", Mock(side_effect=BrokenPipeError(32, "Broken pipe")))
+    result = CliRunner().invoke(app, ["theory", "show", str(tmp_path)])
+    assert (result.exit_code, result.output) == (1, "")

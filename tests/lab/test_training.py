@@ -26,6 +26,7 @@ from adamplus import AdamPlus, update_bn
 from adamplus.lab import _evaluation, _files, _learner, training
 from adamplus.lab._certificate import git_state
 from adamplus.lab._errors import InputError
+from adamplus.lab._events import Events
 from adamplus.lab._files import digest, load_file, own_digest
 from adamplus.lab._learner import Learner
 from adamplus.lab._optimizing import Optimizing
@@ -33,7 +34,7 @@ from adamplus.lab._spec import Spec, plain
 from adamplus.lab._store import CorruptError, Run
 from adamplus.lab.models import LanguageModel, forget
 from adamplus.lab.optimizers import CONTENDERS
-from adamplus.lab.tasks import Moment, Task, find
+from adamplus.lab.tasks import Moment, Split, Task, find
 from adamplus.lab.training import train
 
 TASK = str(Path(__file__).with_name("blobs.py"))
@@ -221,6 +222,30 @@ def test_an_error_of_the_task_is_kept_as_the_reason(tmp_path: Path, monkeypatch:
     assert end is not None
     assert (end["status"], end["reason"]) == ("failed", "RuntimeError: no such images")
     assert "augment" in end["traceback"]
+
+
+def test_an_error_leaves_no_event_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    closed: list[Events] = []
+    close = Events.close
+    monkeypatch.setattr(Events, "close", lambda self: (closed.append(self), close(self)))
+    monkeypatch.setattr(training.tasks, "find", lambda name: (Broken(), spec().task_digest))
+    train(spec(), Run(tmp_path / "run"))
+    assert len(closed) == 1
+
+
+class Odd(Blobs):
+    def data(self) -> dict[str, Split]:
+        splits = super().data()
+        x, y = splits["train"]
+        return {**splits, "train": (x[:33], y[:33])}
+
+
+def test_steps_that_nobody_takes_are_not_counted():
+    """Of 33 rows two processes leave out the last, and take two steps of 16 an epoch."""
+    made = Learner(Odd(), spec())
+    made.prepare()
+    made.rank, made.world = 0, 2  # as far as steps go
+    assert [made.epoch(i, [])["step"] for i in range(2)] == [2, 4]
 
 
 def test_a_full_disk_is_no_fault_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -441,6 +466,15 @@ def test_half_a_checkpoint_is_told(content: bytes, tmp_path: Path):
     run.begin({"spec": spec().to_json()})
     (run.folder / "checkpoint.pt").write_bytes(content)
     with pytest.raises(CorruptError, match=r"checkpoint\.pt"):
+        train(spec(), run)
+
+
+@pytest.mark.parametrize("content", [{"x": 1}, [1], {"epoch": "a", "learner": {}}])
+def test_a_checkpoint_of_something_else_is_told(content: object, tmp_path: Path):
+    run = Run(tmp_path / "run")
+    run.begin({"spec": spec().to_json()})
+    torch.save(content, run.folder / "checkpoint.pt")
+    with pytest.raises(CorruptError, match="is no checkpoint of a run"):
         train(spec(), run)
 
 

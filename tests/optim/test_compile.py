@@ -151,6 +151,26 @@ def test_eval_mode_is_seen_by_a_compiled_step():
     assert optimizer.stats().step == 2
 
 
+def test_evaluations_between_steps_do_not_have_it_compiled_again():
+    model = small_model()
+    optimizer = AdamPlus(model.parameters())
+    optimizer.follow(model)
+    counter = CompileCounterWithBackend("eager")
+    step = torch.compile(optimizer.step, backend=counter)
+    for i in range(6):
+        x, y = batch(i)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        step()
+        if i == 1:
+            model.eval()
+            model.train()
+        if i == 3:
+            with optimizer.averaged():
+                model(x)
+    assert counter.frame_count == 1
+
+
 def test_a_compiled_fused_step_calls_the_kernels_and_copies_nothing():
     """One operator in the graph, whose tensors inductor hands over as they are."""
     model, optimizer = scheduled("tensor", fused=True)

@@ -1,7 +1,7 @@
 """What is refused, in words that help, with nothing touched."""
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -41,6 +41,11 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_a_bad_setting_is_named(settings: dict[str, Any], kind: type[Exception], words: str):
     with pytest.raises(kind, match=words):
         AdamPlus([nn.Parameter(torch.ones(1))], **settings)
+
+
+def test_a_process_group_is_one():
+    with pytest.raises(TypeError, match=r"process_group must be None or a torch\.distributed\.ProcessGroup, got 3"):
+        AdamPlus([nn.Parameter(torch.ones(1))], process_group=cast("Any", 3))
 
 
 @pytest.mark.parametrize(("settings", "kind", "words"), BAD)

@@ -11,7 +11,7 @@ import torch
 
 from adamplus import __version__
 
-from .bench._device import hardware
+from ._device import hardware
 
 COMMIT = "ADAMPLUS_COMMIT"
 

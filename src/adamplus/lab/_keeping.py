@@ -80,7 +80,7 @@ class Keeping:
 
     def _maker(self, settings: Mapping[str, Any]) -> Maker:
         versions, git = settings.get("versions") or {}, settings.get("git") or {}
-        found = {name: versions.get(name) for name in ("adamplus", "torch")}
+        found = {name: versions.get(name) for name in ("adamplus", "torch", "python")}
         found |= {"hardware": settings.get("hardware"), "commit": git.get("commit"), "dirty": git.get("dirty")}
         return tuple((name, value) for name, value in found.items() if name not in self.ignored)
 
@@ -88,7 +88,7 @@ class Keeping:
 def _difference(maker: Maker, other: Maker) -> str:
     """What is told of one of two makers: that in which it is not the other."""
     told = {name: value for (name, value), (_, another) in zip(maker, other, strict=True) if value != another}
-    words = [f"{name} {told[name]}" for name in ("adamplus", "torch", "hardware") if name in told]
+    words = [f"{name} {told[name]}" for name in ("adamplus", "torch", "python", "hardware") if name in told]
     if "commit" in told or "dirty" in told:
         commit = dict(maker)["commit"]
         changed = " with changes" if dict(maker)["dirty"] else ""

@@ -93,15 +93,15 @@ class Learner:
         size = min(self.task.batch, len(self.order) - start)
         if self.graphed:
             self.graphs[size]()
-            if self.graphed_step:
-                return
         else:
             size -= size % self.world
             rows = self.order[start : start + size][self.rank :: self.world]
             if not len(rows):
                 return
             self.descend(*self.loss(rows))
-        self.optimizer.step()
+        if not self.graphed_step:
+            self.optimizer.step()
+        self.steps += 1
 
     def _captured(self, size: int, whole: bool) -> Any:
         """A graph of one step on so many rows; its cursor moves along the order by itself."""
@@ -161,7 +161,6 @@ class Learner:
             if self.task.stepwise:
                 settings = self.optimizing.set(self.task.schedule(now._replace(part=start / len(self.order))))
             self.step(start)
-            self.steps += 1
         running = self.task.summary(self.meter.means())  # the first wait of the epoch
         self.seconds += time.perf_counter() - begun
         line: dict[str, float] = {"epoch": number + 1, "step": self.steps, "seconds": self.seconds, **settings}

@@ -19,6 +19,8 @@ def said_plainly(kept: bool = True) -> Iterator[None]:
         yield
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
+    except BrokenPipeError:  # whoever read what is printed has seen enough
+        raise
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         what, remedy = ("the disk is full", "make room") if full else ("a file cannot be used", "mend that")

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from . import _checking, _search, optimizers, tasks
+from ._device import choose
 from ._errors import InputError, nearest
 from ._search import Choice, Kind
 from ._spec import Spec
-from .bench._device import choose
 from .optimizers import Contender, LogUniform
 from .tasks import Task
 

@@ -80,12 +80,17 @@ class Run:
     def checkpoint(self) -> dict[str, Any] | None:
         """Where the run goes on; None where it starts anew."""
         path = self.folder / CHECKPOINT
+        if not path.exists():
+            return None
         try:
-            return torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
+            found = torch.load(path, map_location="cpu", weights_only=True)
         except OSError:  # the disk's, which may have it whole
             raise
         except Exception as error:  # whatever pickle and zip make of half a file
             raise CorruptError(f"{CHECKPOINT} cannot be read: {error}") from error
+        if not (isinstance(found, dict) and isinstance(found.get("epoch"), int)):
+            raise CorruptError(f"{CHECKPOINT} is no checkpoint of a run")
+        return found
 
     def cut(self) -> None:
         """Drop metrics that are later than the checkpoint: these epochs are trained again."""

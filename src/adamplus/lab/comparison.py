@@ -217,7 +217,7 @@ class _Comparison:
             return str(end.get("reason"))
         if end.get("status") == "finished" and column not in (last := run.metrics()[-1]):
             measured = ", ".join(key for key in last if key.startswith(("validation_", "test_")))
-            return f"the task measures no {column}; it has {measured}"
+            return f"the task measures no {column}; it has {measured}. It is kept all the same: mend the task"
         return None
 
     def _column(self, spec: Spec) -> str:

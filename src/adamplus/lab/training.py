@@ -5,6 +5,7 @@ import math
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from typing import Any
 
 import torch
@@ -93,24 +94,22 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
             raise CorruptError(f"checkpoint.pt does not fit: {error}") from error
         history = run.metrics()
     learner.prepare()
-    events = Events(run.folder, len(history)) if writes else None
     spent = history[-1].get("wall_seconds", 0.0) if history else 0.0
     saved, pause, reason = time.perf_counter(), checkpoint_every, None
-    for number in range(len(history), spec.epochs):
-        line = learner.epoch(number, history)
-        line["wall_seconds"] = spent + time.perf_counter() - begun
-        history.append(line)
-        if events is not None:
-            run.append(line)
-            events.add(line)
-            if (now := time.perf_counter()) - saved >= pause and number + 1 < spec.epochs:
-                run.save({"epoch": number + 1, "learner": learner.state()})
-                saved = time.perf_counter()
-                pause = min(max(checkpoint_every, (saved - now) / SAVING), LONGEST) if checkpoint_every else 0.0
-        if (reason := _diverged(line)) is not None:
-            break
-    if events is not None:
-        events.close()
+    with closing(Events(run.folder, len(history))) if writes else nullcontext() as events:
+        for number in range(len(history), spec.epochs):
+            line = learner.epoch(number, history)
+            line["wall_seconds"] = spent + time.perf_counter() - begun
+            history.append(line)
+            if events is not None:
+                run.append(line)
+                events.add(line)
+                if (now := time.perf_counter()) - saved >= pause and number + 1 < spec.epochs:
+                    run.save({"epoch": number + 1, "learner": learner.state()})
+                    saved = time.perf_counter()
+                    pause = min(max(checkpoint_every, (saved - now) / SAVING), LONGEST) if checkpoint_every else 0.0
+            if (reason := _diverged(line)) is not None:
+                break
     tensors = _tensors(learner.optimizer.state_dict())
     return {
         "status": "finished" if reason is None else "diverged",

@@ -136,6 +136,7 @@ class AdamPlus(TwoPoints):
         _settings.check(defaults)
         refuse_foreign_group(process_group)
         self.process_group: ProcessGroup | None = process_group
+        self._training, self._torn = True, False  # a compiled step would be compiled again for attributes that come
         super().__init__(params, defaults)
 
     _plan: Any = None  # of fused execution: tables on the device, made when first needed

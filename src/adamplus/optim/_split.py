@@ -167,11 +167,14 @@ def scope(group: dict[str, Any], i: int, j: int) -> Scope:
 
 
 def refuse_foreign_group(process_group: Any) -> None:
-    """Raise for what new_group() gives to ranks that it is not for."""
-    if process_group is not None and process_group == dist.GroupMember.NON_GROUP_MEMBER:
+    """Raise for what is no group, and for what new_group() gives to ranks that it is not for."""
+    if process_group is None or isinstance(process_group, dist.ProcessGroup):
+        return
+    if process_group == dist.GroupMember.NON_GROUP_MEMBER:
         raise RuntimeError(
             f"process_group does not contain this rank, {dist.get_rank()}: {GROUP}, or build no optimizer here"
         )
+    raise TypeError(f"process_group must be None or a torch.distributed.ProcessGroup, got {process_group!r}: {GROUP}")
 
 
 def refuse_other_ranks(p: Any, what: str, process_group: Any) -> None:

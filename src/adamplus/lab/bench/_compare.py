@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from .._device import release, room
 from ._contestants import ADAM_PLUS, BASELINE, CONTESTANTS, Contestant, UnavailableError, moved_bytes
-from ._device import release, room
 from ._memory import peak, state_bytes
 from ._report import InputError, Measured, Row
 from ._shapes import Shapes, parameters

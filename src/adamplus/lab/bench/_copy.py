@@ -4,7 +4,7 @@ import statistics
 
 import torch
 
-from ._device import room
+from .._device import room
 from ._time import stretch
 
 LARGE = {"cuda": 1 << 30, "cpu": 1 << 28}

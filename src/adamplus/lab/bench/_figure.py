@@ -1,14 +1,13 @@
 """The figure of `adamplus bench scale`: time of a step against parameters and against tensors."""
 
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from typing import TYPE_CHECKING, Any
 
 from ._report import InputError, Measured, Report
 from ._table import short
+
+if TYPE_CHECKING:
+    from matplotlib.lines import Line2D
 
 BY_PARAMETERS, BY_TENSORS = "GPT-2 layers", "equal tensors"
 COLOURS = ("#d1495b", "#2e6f9e", "#5b8c5a")  # apart from each other to colour-blind eyes, too
@@ -24,6 +23,8 @@ def check_drawable(path: Path | None) -> None:
 
 def draw(report: Report, path: Path) -> None:
     """Draw the report into a file whose ending says the format."""
+    from matplotlib.figure import Figure
+
     check_drawable(path)
     by_parameters = [m for m in report.models if m.model == BY_PARAMETERS]
     by_tensors = [m for m in report.models if m.model == BY_TENSORS]
@@ -52,6 +53,8 @@ def draw(report: Report, path: Path) -> None:
 
 def panel(axes: Any, lists: list[Measured], x: list[int], colours: dict[str, str]) -> None:
     """One line an optimizer and way of launching, over the floor."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     for name, colour in colours.items():
         eager: list[tuple[int, float]] = []
         captured: list[tuple[int, float]] = []
@@ -78,8 +81,10 @@ def panel(axes: Any, lists: list[Measured], x: list[int], colours: dict[str, str
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def legend(colours: dict[str, str], captured: bool) -> list[Line2D]:
+def legend(colours: dict[str, str], captured: bool) -> "list[Line2D]":
     """Colours are optimizers, and strokes are ways of launching."""
+    from matplotlib.lines import Line2D
+
     handles = [Line2D([], [], color=colour, linewidth=1.8, label=name) for name, colour in colours.items()]
     if captured:
         handles += [

@@ -110,7 +110,7 @@ def save(report: Report, path: Path) -> None:
 def load(path: Path) -> Report:
     """Read what `save` wrote."""
     try:
-        data: dict[str, Any] = json.loads(path.read_text())
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         models = [Measured(**{**model, "rows": [Row(**row) for row in model["rows"]]}) for model in data["models"]]
         return Report(**{**data, "models": models})
     except (ValueError, TypeError, KeyError) as error:

@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from .._device import hardware
 from ._compare import Bench, compare, ticks
 from ._contestants import Contestant
 from ._copy import copy_bandwidth
-from ._device import hardware
 from ._report import InputError, Report, certificate, check_writable, save
 from ._shapes import Shapes, parameters
 from ._table import console, short

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch
 
+from .._device import choose, room
 from ._contestants import CONTESTANTS
-from ._device import choose, room
 from ._figure import BY_PARAMETERS, BY_TENSORS, check_drawable
 from ._report import InputError, Report, check_writable
 from ._run import run

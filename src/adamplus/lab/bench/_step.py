@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
+from .._device import choose
 from ._contestants import CONTESTANTS
-from ._device import choose
 from ._report import InputError, Report
 from ._run import run
 from ._shapes import MODELS, ON_CPU

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ._device import synchronize
+from .._device import synchronize
 
 WARM_UP = 3
 """Steps that are not timed: they make state, compile kernels and fill caches."""

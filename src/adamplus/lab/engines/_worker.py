@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import threading
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
@@ -24,7 +25,11 @@ def serve() -> None:
         os.dup2(2, 1)  # what a task prints is no answer
         while True:
             request = requests.get()
-            answer = attempt(Spec.from_json(request["spec"]), Path(request["root"]))
+            try:
+                answer = attempt(Spec.from_json(request["spec"]), Path(request["root"]))
+            except BaseException:  # or Python would abort when it ends, as the listener holds standard input
+                traceback.print_exc()
+                os._exit(1)
             answers.write(json.dumps(asdict(answer)) + "\n")
             answers.flush()
 

@@ -1,5 +1,6 @@
 """The whole of a reproduction: runs, figures, and the page of claims; resumed by the same call."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -265,7 +266,7 @@ def _check(
         raise InputError("--grid and --weight-decay are of --protocol paper: the tuned one searches by itself")
     if tune < (1 if protocol == "tuned" else 0):
         raise InputError(f"{tune} trials are no search: pass --tune 1 or more")
-    if weight_decay < 0:
+    if not 0 <= weight_decay < math.inf:
         raise InputError(f"a weight decay of {weight_decay:g} is none: pass 0 or more")
 
 

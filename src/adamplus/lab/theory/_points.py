@@ -1,10 +1,14 @@
 """One measured point: a method on a problem for one ε, tuned on some runs and told of others."""
 
 import math
+import signal
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
+from threading import current_thread, main_thread
 
 import numpy as np
 import torch
@@ -94,8 +98,37 @@ def measure_all(asked: Iterable[Asked], workers: int) -> Iterator[Point]:
         yield from map(measure, asked)
         return
     # spawned: a forked copy of torch's threads may wait for ever
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        yield from pool.map(measure, asked)
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread)
+    before = active_children()
+    try:
+        with _uninterrupted():
+            points = [pool.submit(measure, one) for one in asked]
+        for point in points:  # pool.map would cancel the others, which a pool that breaks does not expect
+            yield point.result()
+    except BrokenProcessPool:
+        raise InputError(
+            "a process was killed, for want of memory perhaps: pass fewer --workers, or a larger ε"
+        ) from None
+    except BaseException:  # such as Ctrl-C, of which the processes have not heard
+        for process in active_children():
+            if process not in before:
+                process.terminate()
+        pool.shutdown(wait=False)
+        raise
+    pool.shutdown()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that are started in here leave Ctrl-C to this one."""
+    if current_thread() is not main_thread():  # which cannot say so
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _one_thread() -> None:

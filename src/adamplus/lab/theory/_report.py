@@ -19,6 +19,8 @@ from ._proved import PROVED
 from ._slope import RESAMPLES, slope
 
 Report = dict[str, Any]
+SMALLEST = 1e-6
+"""ε, below which nobody can wait for anybody."""
 
 
 def report(
@@ -87,8 +89,9 @@ def check(
                 raise InputError(f"{what} {name!r}: {nearest(name, all_names)}")
             if list(names).count(name) > 1:
                 raise InputError(f"{what} {name!r} is there twice: name each once")
-    if len(set(epsilons)) < 2 or min(epsilons) <= 0 or max(epsilons) >= 0.5:
-        raise InputError(f"ε {list(epsilons)}: a slope needs two different ones at least, between 0 and 0.5")
+    if len(set(epsilons)) < 2 or min(epsilons) < SMALLEST or max(epsilons) >= 0.5:
+        between = f"{SMALLEST:g} and 0.5"
+        raise InputError(f"ε {list(epsilons)}: a slope needs two different ones at least, between {between}")
     if runs < 2 or (kind == "table1" and tuning_runs < 1) or max_steps < 1 or workers < 1:
         raise InputError(
             f"{runs} runs, {tuning_runs} to tune by, {max_steps} steps, {workers} workers: there must be two runs, and "
@@ -144,6 +147,15 @@ def save(found: Report, folder: Path) -> Path:
 def load(path: Path) -> Report:
     """Read what `save` wrote."""
     try:
-        return json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path} is not what `adamplus theory` wrote ({error}): measure again") from None
+        raise InputError(damaged(path, error)) from None
+    if not isinstance(found, dict) or found.get("kind") != path.stem:
+        raise InputError(damaged(path, "it is of another kind"))
+    return found
+
+
+def damaged(path: Path, problem: Exception | str) -> str:
+    """What is said of a file that somebody else has written to."""
+    said = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+    return f"{path} is not what `adamplus theory` wrote ({said}): measure again"

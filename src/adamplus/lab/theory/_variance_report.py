@@ -32,8 +32,14 @@ def variance(
     places: dict[str, dict[str, Any]] = {"double-well": {}, "digits": {}}
     for way, extrapolate in WAYS.items():
         told(way)
-        places["double-well"][way] = _summary(on_double_well(steps, 10 * seeds, lr["double-well"], beta, extrapolate))
-        places["digits"][way] = _summary(on_digits(epochs, seeds, lr["digits"], beta, extrapolate))
+        found = {
+            "double-well": on_double_well(steps, 10 * seeds, lr["double-well"], beta, extrapolate),
+            "digits": on_digits(epochs, seeds, lr["digits"], beta, extrapolate),
+        }
+        for place, series in found.items():
+            if not all(np.isfinite(values).all() for values in series.values()):
+                raise InputError(f"with lr = {lr[place]:g} training on {place} diverges: pass a smaller --lr")
+            places[place][way] = _summary(series)
     return {
         "kind": "variance",
         "certificate": {**born, "seconds": time.perf_counter() - began},

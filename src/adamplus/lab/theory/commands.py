@@ -9,13 +9,14 @@ import typer
 
 from .._errors import InputError
 from .._plainly import said_plainly
+from .._plan import split
 from . import _tables, _variance_report
 from ._figures import draw_rates
 from ._methods import METHODS
 from ._page import stored, write_page
 from ._points import Point
 from ._proved import PROVED
-from ._report import Report, check, report, save
+from ._report import Report, check, damaged, report, save
 from ._settings import settings_of, told
 
 theory_app: typer.Typer = typer.Typer(help="The paper's theorems, as settings and measured.", no_args_is_help=True)
@@ -50,7 +51,11 @@ def settings(
     with said_plainly(kept=False):
         if norm_sum is not None and (theorem != "1" or not 0 <= norm_sum < math.inf):
             raise InputError(f"--norm-sum {norm_sum}: it is of theorem 1, and at least 0")
-        typer.echo(told(settings_of(theorem, given, repaired), norm_sum))
+        try:
+            typer.echo(told(settings_of(theorem, given, repaired), norm_sum))
+        except ArithmeticError as error:
+            problem = str(error.args[-1])  # the first may be a number of the system's
+            raise InputError(f"with these numbers the theorem's are beyond what a float holds ({problem})") from None
 
 
 @theory_app.command()
@@ -124,6 +129,11 @@ def show(folder: Annotated[Path, typer.Argument(help="What --out of the other co
         if not found:
             raise InputError(f"{folder} has no numbers of `adamplus theory`: give what --out was")
         for one in found:
+            try:
+                _texts(one)
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+                raise InputError(damaged(folder / f"{one['kind']}.json", error)) from error
+        for one in found:
             _keep(one, folder)
 
 
@@ -139,7 +149,7 @@ def _rates(
     workers: int,
     out: Path,
 ) -> None:
-    problems, methods = problem.split(","), method.split(",")
+    problems, methods = split(problem), split(method)
     first, last, count = _numbers(epsilon, 3, "epsilon")
     if count not in range(2, 101) or not 0 < last < first:
         raise InputError(f"--epsilon {epsilon}: give the largest, the smallest and how many (2 to 100), as 0.2,0.02,5")
@@ -151,11 +161,8 @@ def _rates(
     def tell(point: Point) -> None:
         done.append(point)
         asked, needed = point.asked, point.curve.reached(point.asked.epsilon)[0]
-        typer.echo(
-            f"{len(done)}/{total} {asked.problem}, {asked.method}, ε = {asked.epsilon:g}: {needed:,.0f} evaluations; "
-            f"{point.settings}",
-            err=True,
-        )
+        words = f"{needed:,.0f} evaluations; {point.settings}" if math.isfinite(needed) else "not reached"
+        typer.echo(f"{len(done)}/{total} {asked.problem}, {asked.method}, ε = {asked.epsilon:g}: {words}", err=True)
 
     check(kind, problems, methods, epsilons, runs, tuning_runs, max_steps, workers)
     _make(out)
@@ -196,12 +203,17 @@ def _make(folder: Path) -> None:
 def _keep(found: Report, folder: Path) -> None:
     """Write everything, and print the table."""
     save(found, folder)
-    about = _variance_report if found["kind"] == "variance" else _tables
-    text = about.markdown(found)
+    text, table = _texts(found)
     (folder / f"{found['kind']}.md").write_text(text, encoding="utf-8")
-    (folder / f"{found['kind']}.csv").write_text(about.to_csv(found), encoding="utf-8")
+    (folder / f"{found['kind']}.csv").write_text(table, encoding="utf-8")
     draw = _variance_report.draw if found["kind"] == "variance" else draw_rates
     draw(found, folder)
     page = write_page(folder)
     typer.echo(text)
     typer.echo(f"Written: {folder}/{found['kind']}.json, .md, .csv, .png, .pdf and {page}")
+
+
+def _texts(found: Report) -> tuple[str, str]:
+    """What a report says, as Markdown and as CSV."""
+    about = _variance_report if found["kind"] == "variance" else _tables
+    return about.markdown(found), about.to_csv(found)

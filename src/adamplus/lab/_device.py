@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from ._report import InputError
+from ._errors import InputError
 
 
 def choose(name: str | None) -> torch.device:
@@ -17,14 +17,15 @@ def choose(name: str | None) -> torch.device:
     except RuntimeError:
         device = torch.device("meta")
     if device.type not in ("cpu", "cuda"):
-        raise InputError(f"device {name!r}: steps are measured on cpu and cuda (or cuda:1, …)")
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise InputError(f"device {name!r}: torch {torch.__version__} sees no CUDA device here; use --device cpu")
-        if (device.index or 0) >= torch.cuda.device_count():
-            raise InputError(f"device {name!r}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")
-        device = torch.device("cuda", device.index or 0)
-        torch.cuda.set_device(device)
+        raise InputError(f"device {name!r}: there are cpu and cuda (or cuda:1, …)")
+    if device.type == "cpu":
+        return torch.device("cpu")  # cpu:0, too
+    if not torch.cuda.is_available():
+        raise InputError(f"device {name!r}: torch {torch.__version__} sees no CUDA device here; use --device cpu")
+    if (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device {name!r}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")
+    device = torch.device("cuda", device.index or 0)
+    torch.cuda.set_device(device)
     return device
 
 
