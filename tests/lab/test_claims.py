@@ -1,5 +1,6 @@
 """The paper's claims beside stored runs: which runs count, the rules that decide, and the page."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,31 @@ class TestRules:
         remarks.write_text('["The GPU was shared."]')
         with pytest.raises(InputError, match=r"remarks.json cannot be read .* write \{"):
             told(tmp_path)
+
+    def test_runs_on_other_data_are_no_answer_to_the_paper(self, tmp_path: Path):
+        store(tmp_path, adam_plus=[0.7], adam=[0.8])
+        (row,) = (line for line in told(tmp_path).splitlines() if line.startswith("| 2. CIFAR-10: best in test"))
+        assert row.endswith("| **not reproduced** |")
+        (tmp_path / "paper" / "cifar10" / "data.json").write_text('{"data": "not the official CIFAR-10 (a)"}')
+        (row,) = (line for line in told(tmp_path).splitlines() if line.startswith("| 2. CIFAR-10: best in test"))
+        assert row.endswith("| does not hold |")
+
+    def test_settings_that_are_not_the_best_are_told_with_what_came_of_them(self, tmp_path: Path):
+        root = tmp_path / "paper" / "cifar10"
+        for rate, value in (("0.001", 0.7), ("0.01", 0.8), ("0.1", 0.6)):
+            add_run(root, f"adam:lr={rate}", [0.1, value], about=ABOUT, lr=float(rate), task="cifar10-paper")
+        lines = [line for line in told(tmp_path).splitlines() if line.startswith("| paper | cifar10 | Adam |")]
+        assert [line.split(" | ")[3:5] for line in lines] == [
+            ["lr=0.01 (best of 3)", "0.8000 (n = 1)"],
+            ["lr=0.001", "0.7000 (n = 1)"],
+            ["lr=0.1", "0.6000 (n = 1)"],
+        ]
+
+    def test_runs_that_know_no_commit_are_counted(self, tmp_path: Path):
+        store(tmp_path, adam_plus=[0.9], sgd=[0.8, 0.7])
+        path = next((tmp_path / "paper" / "cifar10" / "runs").glob("*/adam-plus/*/settings.json"))
+        path.write_text(json.dumps({**json.loads(path.read_text()), "git": {"commit": None, "dirty": None}}))
+        assert "commit 0123456789, 1 of them by an unknown commit; data" in told(tmp_path)
 
     def test_what_is_missing_is_said_once_and_only_licensed_data_cannot_be_had(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9], adam=[0.8])

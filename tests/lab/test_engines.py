@@ -154,7 +154,7 @@ def test_no_worker_outlives_a_comparison(tmp_path: Path, stop: signal.Signals):
         assert "Traceback" not in said
 
 
-def _wait_for(holds: Any, seconds: float = 40.0) -> None:
+def _wait_for(holds: Any, seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end

@@ -182,6 +182,22 @@ class TestData:
         with pytest.raises(InputError, match="train: utterance b has a feature of size 100,000, and half precision"):
             task_of("swb300-paper").data()
 
+    def test_speech_in_which_nothing_is_as_long_as_a_piece_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        folder = write_swb300(tmp_path)
+        write_archives(folder / "heldout", speech({"c": 20, "d": 12}, seed=1))
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        with pytest.raises(InputError, match=r"heldout: of 2 utterances none is as long as a piece, 21 frames"):
+            task_of("swb300-paper").data()
+
+    @pytest.mark.parametrize("name", ["wikitext2-paper", "wikitext2-gpt"])
+    def test_text_that_fills_no_window_is_told(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        write_wikitext(tmp_path, train="a b c " * 400, valid="a b c", test="a b c " * 400)
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        with pytest.raises(InputError, match=r"its 4 words of validation text fill no window"):
+            task_of(name).data()
+
     def test_switchboard_splits_of_different_widths_are_told_before_the_first_run(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):

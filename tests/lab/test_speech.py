@@ -192,9 +192,13 @@ class TestSpeech:
         align(*items(root), rounds=1)
         assert all(scores.abs().max() < 1e-4 for scores in seen)
 
-    def test_utterances_shorter_than_their_states_are_left_out(self, tmp_path: Path):
+    def test_utterances_shorter_than_their_states_are_left_out_and_told(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
         write_an4(tmp_path, frames=20)  # GO YES has 21 states
         assert [len(split) for split in aligned(tmp_path)[:2]] == [1, 1]
+        said = " ".join(capsys.readouterr().out.split())
+        assert "1 utterances to train have fewer frames than their words have states, and are left out (an" in said
 
 
 def items(root: Path) -> tuple[list[Item], list[Item]]:

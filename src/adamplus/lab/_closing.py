@@ -20,19 +20,19 @@ DISPENSABLE = ("test loss", "good lr", "settings", "steps/s", "state, B/param")
 """Columns that a narrow window does without, the first first."""
 
 
-def show(root: Path, console: Console) -> Path | None:
-    """Write the report of a comparison that has ended, as far as what is installed allows; the page's path."""
+def show(root: Path, console: Console, *, alone: bool = True) -> None:
+    """Write the report of a comparison that has ended, as far as what is installed allows; `alone`, as all of it."""
     try:
-        page = tell(root, console)
+        tell(root, console)
     except InputError as error:
         if isinstance(error.__cause__, OSError):  # a full disk is no success
             raise error.__cause__ from None
         say(console, f"The report is not whole: {error}")
-        return None
-    say(console, "What next:")
-    for step in NEXT:
-        say(console, f"  {step}")
-    return page
+        return
+    if alone:
+        say(console, "What next:")
+        for step in NEXT:
+            say(console, f"  {step}")
 
 
 def tell(root: Path, out: Console | None = None) -> Path:

@@ -43,8 +43,6 @@ class Outcome:
     """Runs that were there."""
     failures: dict[str, str] = field(default_factory=dict)
     """Runs that raised, and what."""
-    page: Path | None = None
-    """The report; None where it could not be written."""
 
 
 def compare(
@@ -145,7 +143,7 @@ def _lead(
             again = "" if rerun else f":\n  {words}"
             say(speaker, f"Stopped. Nothing is lost: the same command goes on from here{again}")
             raise
-        outcome.page = show(out, speaker)
+        show(out, speaker, alone=rerun is None)
         _tell_failures(outcome, speaker)
     return outcome
 

@@ -42,6 +42,7 @@ WHOLE = mfc(np.ones((2, 13)))
         (mfc(np.ones(25)), "25 numbers are no whole number of frames of 13"),
         (mfc(np.ones(0)), "0 numbers are no whole number"),
         (mfc(np.where(np.arange(26) == 20, np.nan, 1.0)), "frame 1 has numbers that are none"),
+        (mfc(np.zeros(39)), "all of its 3 frames are the same, as no speech is"),
     ],
 )
 def test_damaged_features_are_told(content: bytes, problem: str, tmp_path: Path):
@@ -56,6 +57,7 @@ def test_damaged_features_are_told(content: bytes, problem: str, tmp_path: Path)
         ("an4.dic", "GO G OW\nYES Y EH Q\n", "an4.dic, line 2: unknown phones Q"),
         ("an4.dic", "GO\n", "an4.dic, line 1: no phones after 'GO'"),
         ("an4.dic", "GO G OW\n", "an4_train.transcription, line 1: the dictionary has no YES"),
+        ("an4_train.transcription", "<s> </s> (an1-fash-b)\n", "line 1: there is no word of an1-fash-b in it"),
         ("an4_train.transcription", "GO YES\n", "line 1: 'GO YES' does not end in an utterance's name"),
         ("an4_train.transcription", "GO (an1-fash-b)\n", "an4_train.fileids, line 2: an2-fash-b has no line in"),
         ("an4_train.fileids", "", "an4_train.fileids: there is no utterance"),

@@ -67,6 +67,8 @@ def read_mfc(path: Path) -> Tensor:
     features = torch.from_numpy(np.frombuffer(content, ">f4", offset=4).astype(np.float32)).view(-1, CEPSTRA)
     if not features.isfinite().all():
         raise InputError(f"{path}: frame {int((~features.isfinite()).any(1).nonzero()[0])} has numbers that are none")
+    if len(features) > 1 and bool((features == features[0]).all()):
+        raise InputError(f"{path}: all of its {len(features):,} frames are the same, as no speech is")
     return features
 
 
@@ -114,6 +116,8 @@ def _transcripts(path: Path, pronunciations: dict[str, tuple[tuple[str, ...], ..
         if match is None:
             raise InputError(f"{path}, line {i}: {line!r} does not end in an utterance's name in parentheses")
         words = tuple(word for word in match[1].split() if word not in MARKS)
+        if not words:
+            raise InputError(f"{path}, line {i}: there is no word of {match[2]} in it")
         if strange := [word for word in words if word not in pronunciations]:
             raise InputError(f"{path}, line {i}: the dictionary has no {' '.join(strange)}")
         found[match[2]] = words

@@ -140,7 +140,9 @@ TEXT = {
         {"lr": RATES, "momentum": MOMENTA},
         f"{UNNAMED}: steps of the length lr; 0.5 is a tenth of the longest that SGD takes at 20 with gradients clipped",
     ),
-    "sgd": Words({"lr": 20}, {"lr": RATES}, f"{UNNAMED}: the usual one for this model"),
+    "sgd": Words(
+        {"lr": 20}, {"lr": RATES}, f"{UNNAMED}: the usual one for this model, and the best of 5, 10 and 20 as for Adam⁺"
+    ),
     "msgd": Words({"lr": 0.5}, {"lr": RATES}, f"{UNNAMED}: the nearest below SGD's times 1 − 0.9"),
     "adagrad": Words({"lr": 0.01}, {"lr": COORDINATE_RATES}),
     "adam": Words({"lr": 0.001}, {"lr": COORDINATE_RATES}),

@@ -11,6 +11,7 @@ from .._store import Store, write
 from ..data import SETS, data_root, verify
 
 LARGE = 1 << 26
+UNOFFICIAL = "not the official"
 FILE = "data.json"
 """In the folder of an experiment's runs."""
 
@@ -24,7 +25,7 @@ def check(name: str) -> dict[str, str]:
     said = f"{title}, whose digests nobody knows" if unknown else f"the official {title}, by its digests"
     facts = [(row.path.name, row.status, row.note, _mark(row.path)) for row in found]
     mark = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
-    return {"data": f"not the official {title} ({', '.join(wrong)})" if wrong else said, "mark": mark}
+    return {"data": f"{UNOFFICIAL} {title} ({', '.join(wrong)})" if wrong else said, "mark": mark}
 
 
 def _mark(path: Path) -> str:

@@ -49,10 +49,10 @@ def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], o
     parts += [_tables.remarks(stored)]
     if missing := _tables.missing(stored, absent):
         parts += ["## What is missing", missing]
-    parts += ["## The claims", RULES.format(margins=margins), _summary(verdicts)]
+    parts += ["## The claims", RULES.format(margins=margins), _summary(verdicts, stored)]
     if images := [f"![{path.stem}](figures/{path.name})" for path in figures if path.suffix == ".png"]:
         parts += ["## Figures", *images]
-    parts += ["## Claim by claim", *(_claim(i, claim, verdicts) for i, claim in enumerate(CLAIMS))]
+    parts += ["## Claim by claim", *(_claim(i, claim, verdicts, stored) for i, claim in enumerate(CLAIMS))]
     parts += ["## The runs", _tables.groups(stored, out), _tables.settings(stored), _declared()]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
@@ -78,19 +78,20 @@ def _verdict(claim: Claim, experiments: Mapping[str, Stored], absent: Collection
     return together(found.values())._replace(measured=said if some else "")
 
 
-def _summary(verdicts: Mapping[str, Sequence[Verdict]]) -> str:
+def _summary(verdicts: Mapping[str, Sequence[Verdict]], stored: Everything) -> str:
     lines = [["claim", "section", *verdicts]]
     for i, claim in enumerate(CLAIMS):
-        outcomes = [_said(claim, own[i].outcome, folder) for folder, own in verdicts.items()]
+        outcomes = [_said(claim, own[i].outcome, folder, stored[folder]) for folder, own in verdicts.items()]
         lines.append([f"{i + 1}. {claim.title}", claim.section, *outcomes])
     return table(lines)
 
 
-def _said(claim: Claim, outcome: str, folder: str) -> str:
+def _said(claim: Claim, outcome: str, folder: str, experiments: Mapping[str, Stored]) -> str:
     """In bold where it is an answer to the paper, which claims nothing of other data, settings and epochs."""
     if outcome not in ("reproduced", "not reproduced"):
         return outcome
-    if folder == PAPER and not claim.ours:
+    others = any(experiments[name].unofficial for name in claim.experiments)
+    if folder == PAPER and not claim.ours and not others:
         return f"**{outcome}**"
     return "holds" if outcome == "reproduced" else "does not hold"
 
@@ -103,12 +104,12 @@ def _unequal(stored: Stored) -> str:
     return "searches of different lengths: " + ", ".join(f"{name} {number} trials" for name, number in trials.items())
 
 
-def _claim(i: int, claim: Claim, verdicts: Mapping[str, Sequence[Verdict]]) -> str:
+def _claim(i: int, claim: Claim, verdicts: Mapping[str, Sequence[Verdict]], stored: Everything) -> str:
     rules = list(dict.fromkeys(f"{', '.join(_about(claim, rule.text))}: {rule.text}" for _, rule in claim.rules))
     lines = [f"### {i + 1}. {claim.title}", f"> {claim.sentence} (section {claim.section})", claim.note]
     lines.append("\n".join(f"- Rule, on {rule}." for rule in rules))
     said = [
-        f"- *{folder}*: {_said(claim, own[i].outcome, folder)}. {own[i].measured}".rstrip()
+        f"- *{folder}*: {_said(claim, own[i].outcome, folder, stored[folder])}. {own[i].measured}".rstrip()
         for folder, own in verdicts.items()
     ]
     return "\n\n".join(filter(None, [*lines, "\n".join(said)]))

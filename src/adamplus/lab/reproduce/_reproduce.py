@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from .. import _search
+from .. import _search, engines
 from .._errors import InputError, nearest
 from .._plan import Plan, plan
 from .._progress import console, say
@@ -115,6 +115,9 @@ def reproduce(
         InputError: where something cannot be done as it was asked for.
     """
     _check(asked, optimizers, protocol, grid, weight_decay, tune)
+    engines.find(engine)
+    if quick and epochs is not None:
+        raise InputError("--quick says how many epochs, and so does --epochs: leave one of them out")
     if workers is not None and workers < 1:
         raise InputError(f"{workers} workers train nothing: pass --workers 1 or more")
     if not asked and not out.is_dir():
@@ -234,10 +237,12 @@ def _comparisons(asked: Sequence[str], optimizers: Sequence[str]) -> list[tuple[
     chosen = list(EXPERIMENTS) if ALL in asked else [name for name in EXPERIMENTS if name in asked]
     found: list[tuple[str, Sequence[str]]] = [(name, optimizers) for name in chosen]
     if "growth" in asked or ALL in asked:
-        own = [label for label in optimizers if label.partition(":")[0] == "adam-plus"]
-        with_growth = chosen if own else []
-        found += [(name, own or ("adam-plus",)) for name in GROWTH if name not in with_growth]
+        found += [(name, _own(optimizers)) for name in GROWTH if name not in chosen]
     return found
+
+
+def _own(optimizers: Sequence[str]) -> list[str]:
+    return [label for label in optimizers if label.partition(":")[0] == "adam-plus"]
 
 
 def _absent(name: str) -> str | None:
@@ -260,6 +265,8 @@ def _check(
             raise InputError(f"{name!r} is none of the paper's optimizers: {nearest(name, NAMES)}")
     if not optimizers:
         raise InputError(f"no optimizers to run: there are {', '.join(NAMES)}")
+    if "growth" in asked and not _own(optimizers):
+        raise InputError("growth is of Adam⁺, and --optimizers has others alone: add adam-plus")
     if protocol not in get_args(Protocol):
         raise InputError(f"unknown protocol {protocol!r}: {nearest(protocol, get_args(Protocol))}")
     if protocol == "tuned" and (grid or weight_decay):

@@ -13,7 +13,7 @@ from .._store import CorruptError, Store
 from ..report._results import Record, read_run
 from ..report._statistics import Summary, summarize
 from ._experiments import EXPERIMENTS, Experiment, Protocol
-from ._official import kept
+from ._official import UNOFFICIAL, kept
 
 FOLDER = re.compile(r"(paper|tuned)(?:-decay-(.+?))?(?:-(quick)|-(\d+)-epochs)?")
 """Names that `folder_of` gives."""
@@ -39,6 +39,8 @@ class Contestant:
     """Of the search that chose the settings."""
     timed: bool = True
     """Whether its times are a measure."""
+    rest: tuple["Contestant", ...] = ()
+    """With settings that are not the best."""
 
     def ended(self, *statuses: str) -> list[Record]:
         """Those that ended so."""
@@ -87,6 +89,11 @@ class Stored:
     def tuned(self) -> bool:
         """Whether settings were searched."""
         return is_tuned(self.folder)
+
+    @property
+    def unofficial(self) -> bool:
+        """Whether the data is known to be other data than the paper's."""
+        return self.data.startswith(UNOFFICIAL)
 
     @property
     def epochs(self) -> int:
@@ -158,7 +165,8 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
         timed = optimizer not in untimed
         trials = _trials(labels[best][0].spec["settings"], searches.get(best, []))
         tried = sum(any(run.status in ENDED for run in runs) for runs in labels.values())
-        contestants[optimizer] = Contestant(optimizer, best, labels[best], max(1, tried), trials, timed)
+        rest = tuple(Contestant(optimizer, label, labels[label], 1, 0, timed) for label in labels if label != best)
+        contestants[optimizer] = Contestant(optimizer, best, labels[best], max(1, tried), trials, timed, rest)
     every = tuple(label for labels in found.values() for label in labels)
     return Stored(experiment, folder, contestants, kept(root), tuple(unreadable), remark, every)
 

@@ -50,13 +50,18 @@ def times(stored: Everything) -> str:
 
 def remarks(stored: Everything) -> str:
     """What those who made the runs have to say of them."""
-    said = (f"\\* *{one.folder}*, {one.experiment.title}: {one.remark}" for one in _by_experiment(stored) if one.remark)
-    return "\n\n".join(said)
+    found = [(one, remark) for one in _by_experiment(stored) if (remark := _remark(one))]
+    return "\n\n".join(f"\\* *{one.folder}*, {one.experiment.title}: {remark}" for one, remark in found)
+
+
+def _remark(one: Stored) -> str:
+    data = f"The data is {one.data}, so nothing here is an answer to the paper." if one.unofficial else ""
+    return " ".join(filter(None, (data, one.remark)))
 
 
 def _marked(one: Stored) -> str:
     """The folder, with a star where there is a remark on its runs."""
-    return one.folder + r"\*" * bool(one.remark)
+    return one.folder + r"\*" * bool(_remark(one))
 
 
 def _time(one: Contestant | None, column: str, experiment: Experiment) -> str:
@@ -75,7 +80,8 @@ def groups(stored: Everything, out: Path) -> str:
     """Where the numbers come from: a line for all runs of an experiment under one protocol and budget."""
     lines = []
     for one in _groups(stored):
-        runs = [run for contestant in one.contestants.values() for run in contestant.runs]
+        every = [each for best in one.contestants.values() for each in (best, *best.rest)]
+        runs = [run for contestant in every for run in contestant.runs]
         finished = sum(run.status == "finished" for run in runs)
         said = [f"{finished} of {len(runs)} runs finished", _hardware(runs), _dates(runs), _versions(runs)]
         said += [f"data: {one.data}", *(f"`{command}`" for command in commands_of(one, out))]
@@ -85,19 +91,26 @@ def groups(stored: Everything, out: Path) -> str:
 
 
 def settings(stored: Everything) -> str:
-    """What each optimizer was run with."""
-    lines = [["runs", "experiment", "optimizer", "settings", "seeds", "time a run"]]
+    """What each optimizer was run with; below the settings that count, those that are not the best."""
+    lines = [["runs", "experiment", "optimizer", "settings", "test metric", "seeds", "training time a run"]]
     for one in _groups(stored):
-        for optimizer, contestant in one.contestants.items():
-            finished = contestant.ended("finished")
-            spent = sum(run.end["seconds"] for run in finished)
-            took = seconds(spent / len(finished)) if finished and contestant.timed else "–"
-            of = contestant.trials if one.tuned else contestant.tried
-            best = f" (best of {of})" if of > 1 else ""
-            said = settings_text(contestant.runs[0].spec["settings"]) + best
-            seeds = ", ".join(str(run.spec["seed"]) for run in contestant.runs)
-            lines.append([_marked(one), one.experiment.name, NAMES[optimizer], said, seeds, took])
+        for optimizer, best in one.contestants.items():
+            of = best.trials if one.tuned else best.tried
+            for contestant in (best, *best.rest):
+                said = settings_text(contestant.runs[0].spec["settings"])
+                said += f" (best of {of})" if of > 1 and contestant is best else ""
+                place = standing(contestant, one.experiment.panels["test"].column)
+                told = "–" if place is None else place._replace(tried=1).told()
+                lines.append([_marked(one), one.experiment.name, NAMES[optimizer], said, told, *_cost(contestant)])
     return table(lines) if len(lines) > 1 else ""
+
+
+def _cost(one: Contestant) -> list[str]:
+    """Seeds, and the time that training took, without evaluation and start."""
+    finished = one.ended("finished")
+    spent = sum(run.end["seconds"] for run in finished)
+    took = seconds(spent / len(finished)) if finished and one.timed else "–"
+    return [", ".join(str(run.spec["seed"]) for run in one.runs), took]
 
 
 def missing(stored: Everything, absent: Collection[str]) -> str:
@@ -143,7 +156,10 @@ def _versions(runs: Sequence[Record]) -> str:
     names = dict.fromkeys(name for versions in found for name in versions)
     said = [f"{name} {listed(sorted({str(v[name]) for v in found if name in v}))}" for name in names]
     commits = sorted({_commit(run) for run in runs} - {""})
-    return ", ".join(said + ([f"commit {listed(commits)}"] if commits else []))
+    unknown = sum(not _commit(run) for run in runs)
+    said += [f"commit {listed(commits)}"] if commits else []
+    said += [f"{unknown} of them by an unknown commit"] if commits and unknown else []
+    return ", ".join(said)
 
 
 def _commit(run: Record) -> str:

@@ -2,10 +2,11 @@
 
 from ._aligned import Aligned, aligned
 from ._alignment import flat_start, path_score, realigned
-from ._features import chunks, deltas, normalized
+from ._features import FRAMES, chunks, deltas, normalized
 from ._states import Sentence, Tying, sentence
 
 __all__ = [
+    "FRAMES",
     "Aligned",
     "Sentence",
     "Tying",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .._errors import InputError
+from .._progress import console, say
 from .._store import replace
 from ..data import an4
 from . import _aligner, _alignment, _features, _states
@@ -52,6 +53,10 @@ def aligned(root: Path) -> Aligned:
             for one in utterances
         ]
         kept = [(name, item) for name, item in made if len(item.features) >= len(item.sentence.mandatory())]
+        if short := [name for name, item in made if len(item.features) < len(item.sentence.mandatory())]:
+            some = ", ".join([*short[:3], *["…"] * (len(short) > 3)])
+            problem = "fewer frames than their words have states, and are left out"
+            say(console(), f"AN4 in {root}: {len(short)} utterances to {split} have {problem} ({some})")
         if not kept:
             raise InputError(f"AN4 in {root}: no utterance to {split} has as many frames as its words have states")
         names[split], items[split] = [name for name, _ in kept], [item for _, item in kept]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._errors import InputError
 from ..data import data_root, kaldi
-from ..speech import chunks
+from ..speech import FRAMES, chunks
 from ._speech import Speech
 from ._task import Split
 
@@ -63,4 +63,6 @@ def _pieces(archives: kaldi.Archives, names: Iterable[str]) -> Split:
             )
         x.append(chunks(half))
         y.append(chunks(states))
+    if not any(map(len, x)):
+        raise InputError(f"{archives.folder}: of {len(x):,} utterances none is as long as a piece, {FRAMES} frames")
     return torch.cat(x), torch.cat(y)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from .._errors import InputError
 from ..data import wikitext
 from ._task import Split, Task
 
@@ -40,4 +41,8 @@ def wikitext2(root: Path, cut: Callable[[Tensor], Split]) -> tuple[dict[str, Spl
     """Its three texts, cut into windows, and the number of words."""
     words = wikitext.read(root)
     texts = {"train": words.train, "validation": words.validation, "test": words.test}
-    return {name: cut(text) for name, text in texts.items()}, len(words.vocabulary)
+    splits = {name: cut(text) for name, text in texts.items()}
+    for name, (x, _) in splits.items():
+        if not len(x):
+            raise InputError(f"WikiText-2 in {root}: its {len(texts[name]):,} words of {name} text fill no window")
+    return splits, len(words.vocabulary)
