@@ -110,8 +110,8 @@ def test_bad_input_is_told_what_to_do(tmp_path: Path):
     assert "there are float32, bfloat16" in refused(*step, "--model", "tiny", "--dtype", "float8")
     assert "use --rounds 3 or more" in refused(*step, "--model", "tiny", "--rounds", 1)
     assert "make it first" in refused(*step, "--model", "tiny", "--json", tmp_path / "nowhere" / "step.json")
-    assert "measured on cpu and cuda" in refused("bench", "step", "--device", "abacus")
-    assert "measured on cpu and cuda" in refused("bench", "step", "--device", "meta")
+    assert "there are cpu and cuda (or cuda:1, …)" in refused("bench", "step", "--device", "abacus")
+    assert "there are cpu and cuda (or cuda:1, …)" in refused("bench", "step", "--device", "meta")
     assert "lists grow from 1,000,000" in refused("bench", "scale", "--max-parameters", 10)
     assert ".png, .svg, .pdf" in refused("bench", "scale", "--figure", tmp_path / "scale.doc")
     nonsense = tmp_path / "nonsense.json"

@@ -1,5 +1,6 @@
 """`adamplus …`: every command is one call into the packages beside this file."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,9 @@ try:
     from .lab.data.commands import data_app
     from .lab.reproduce.commands import reproduce
     from .lab.theory.commands import theory_app
+
+    if find_spec("matplotlib") is None:  # which is imported when something is drawn, after minutes of measuring
+        raise ModuleNotFoundError(name="matplotlib")
 except ModuleNotFoundError as _missing:
     raise SystemExit(
         f"adamplus: the commands need {_missing.name}, which is not installed: pip install 'adamplus[lab]' "

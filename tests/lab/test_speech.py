@@ -19,12 +19,12 @@ from adamplus.lab.speech import (
     chunks,
     deltas,
     flat_start,
-    path_score,
     realigned,
     sentence,
 )
 from adamplus.lab.speech import _aligned as speech_aligned
 from adamplus.lab.speech._aligner import Item, align
+from adamplus.lab.speech._alignment import path_score
 from adamplus.lab.speech._features import normalized
 
 

@@ -53,11 +53,8 @@ class Keeping:
         run = self.store.run(spec)
         if (run.folder / SETTINGS).exists():
             return
-        told = {name: getattr(task, name) for name in ("metric", "better", "target", "batch", "epochs")}
-        about = {"description": tasks.describe(task), **told, "rows": {}}
-        run.begin({"spec": spec.to_json(), "task": about, "parameters": None})
-        numbers = dict.fromkeys(("steps_per_second", "state_bytes", "peak_bytes"))
-        run.finish({"status": "failed", "reason": reason, "seconds": 0.0, **numbers})
+        run.begin({"spec": spec.to_json(), "task": tasks.about(task, {}), "parameters": None})
+        run.fail(reason)
 
     def _kept(self, spec: Spec) -> bool:
         """Whether a run has ended, and not by an error; what is in the way of a new attempt is taken out of it."""

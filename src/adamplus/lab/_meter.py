@@ -19,7 +19,6 @@ class Meter:
     """Means by name over all that was added, in one float64 tensor that stays in its place."""
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
         self.names: tuple[str, ...] = ()
         self.sums = torch.zeros(0, dtype=torch.float64, device=device)
 

@@ -114,6 +114,11 @@ class Run:
             for name in (CHECKPOINT, LAST_WORDS):
                 (self.folder / name).unlink(missing_ok=True)
 
+    def fail(self, reason: str, seconds: float = 0.0, traceback: str | None = None) -> None:
+        """The end of a run that raised."""
+        unknown = dict.fromkeys(("steps_per_second", "state_bytes", "peak_bytes"))
+        self.finish({"status": "failed", "reason": reason, "seconds": seconds, "traceback": traceback, **unknown})
+
     def settings(self) -> dict[str, Any]:
         """What `begin` wrote."""
         return self._read(SETTINGS)

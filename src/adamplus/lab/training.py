@@ -49,15 +49,10 @@ def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
         if dist.is_initialized():  # others wait for this process, and torchrun ends them if it ends
             raise
         text = "".join(traceback.format_exception(error))
-        end = {"status": "failed", "reason": f"{type(error).__name__}: {error}", "traceback": text}
+        run.fail(f"{type(error).__name__}: {error}", time.perf_counter() - begun, text)
+        return
     if not dist.is_initialized() or dist.get_rank() == 0:
-        blank = {
-            "seconds": time.perf_counter() - begun,
-            "steps_per_second": None,
-            "state_bytes": None,
-            "peak_bytes": None,
-        }
-        run.finish(blank | end)
+        run.finish(end)
 
 
 def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
@@ -123,11 +118,9 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
 
 def _settings(spec: Spec, task: Task, learner: Learner | None) -> dict[str, Any]:
     """What is known before the first step; without a learner, where there could not be one."""
-    told = ("metric", "better", "target", "batch", "epochs")
-    rows = {} if learner is None else {name: len(x) for name, (x, _) in learner.data.items()}
     return {
         "spec": spec.to_json(),
-        "task": {"description": tasks.describe(task), **{name: getattr(task, name) for name in told}, "rows": rows},
+        "task": tasks.about(task, {} if learner is None else learner.data),
         "parameters": None if learner is None else sum(p.numel() for p in learner.model.parameters()),
         "optimizer": {} if learner is None else learner.optimizing.settings(),
         **certificate(torch.device(spec.device)),

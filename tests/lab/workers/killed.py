@@ -27,7 +27,7 @@ def compare(engine: str, task: str, out: Path, seeds: int) -> None:
     if engine == "here":
         local.opened = here
         _attempt.train = partial(_attempt.train, checkpoint_every=0.0)
-    comparison.show = lambda root, console: None
+    comparison.show = lambda root, console, alone: None
     with (out.parent / f"{out.name}.log").open("a") as log, redirect_stdout(log):
         comparison.compare([task], ["adam-plus", "msgd"], seeds=seeds, tune=3, out=out, workers=2)
 

@@ -141,8 +141,7 @@ def given_up(spec: Spec, root: Path, failure: str) -> Ended:
 def record_failure(run: Run, failure: str, details: str | None = None) -> None:
     """End a run as failed, if it had begun; for one that had not, the comparison does, which knows its task."""
     if (run.folder / SETTINGS).exists() and not (run.folder / END).exists():
-        numbers = dict.fromkeys(("steps_per_second", "state_bytes", "peak_bytes"))
-        run.finish({"status": "failed", "reason": failure, "seconds": 0.0, "traceback": details, **numbers})
+        run.fail(failure, traceback=details)
 
 
 def set_aside(store: Store, run: Run, error: CorruptError) -> str:

@@ -1,7 +1,7 @@
 """From recorded sentences to a state for every frame: features, tied states, alignment."""
 
 from ._aligned import Aligned, aligned
-from ._alignment import flat_start, path_score, realigned
+from ._alignment import flat_start, realigned
 from ._features import FRAMES, chunks, deltas, normalized
 from ._states import Sentence, Tying, sentence
 
@@ -15,7 +15,6 @@ __all__ = [
     "deltas",
     "flat_start",
     "normalized",
-    "path_score",
     "realigned",
     "sentence",
 ]

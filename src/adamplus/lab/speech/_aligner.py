@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ._alignment import flat_start, realigned
+from ._alignment import flat_start, path_score, realigned
 from ._states import STATES, Sentence
 
 CONTEXT = 5
@@ -63,7 +63,7 @@ def align(train: Sequence[Item], others: Sequence[Item], rounds: int = ROUNDS) -
                 paths.append(realigned(item.sentence, scores))
                 if i < len(train):
                     moved += int((paths[i] != before[i]).sum())
-                    gained += float((scores.gather(1, paths[i][:, None]) - scores.gather(1, before[i][:, None])).sum())
+                    gained += path_score(scores, paths[i]) - path_score(scores, before[i])
             history.append(Round(moved / len(known), gained / len(known)))
     return paths, history
 

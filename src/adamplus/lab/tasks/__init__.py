@@ -3,14 +3,16 @@
 import hashlib
 import importlib
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .._errors import InputError, nearest
 from .._files import digest, load_file
 from ._task import Moment, Split, Task
 
-__all__ = ["EMBEDDED", "TASKS", "Moment", "Split", "Task", "describe", "find"]
+__all__ = ["EMBEDDED", "TASKS", "Moment", "Split", "Task", "about", "describe", "find"]
 
 EMBEDDED = ("digits", "pydoc", "tones")
 """Those that need no download."""
@@ -46,6 +48,12 @@ def _digest(kind: type[Task], shared: tuple[str, ...]) -> str:
     files += [path for pattern in shared for path in sorted(Path(__file__).parent.glob(pattern))]
     digests = [digest(path) for path in files]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def about(task: Task, data: Mapping[str, Split]) -> dict[str, Any]:
+    """What a run's settings.json says of its task; of its rows, as far as they are known."""
+    told = {name: getattr(task, name) for name in ("metric", "better", "target", "batch", "epochs")}
+    return {"description": describe(task), **told, "rows": {name: len(x) for name, (x, _) in data.items()}}
 
 
 def describe(task: Task) -> str:
