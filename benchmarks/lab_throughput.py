@@ -2,12 +2,15 @@
 
 `PYTHONPATH=src python3 benchmarks/lab_throughput.py [--json FILE]`, where there is a GPU. The bare graph has forward,
 backward and step of the same compiled model on one batch that stays where it is: no rows chosen, no augmentation, no
-metrics, no evaluation. What the loop takes beyond it is the loop's.
+metrics, no evaluation. What the loop takes beyond it is the loop's. `--by-timing` has cuDNN choose its kernels by
+timing, which the lab does not: bits would depend on it.
 """
 
 import argparse
 import json
+import shlex
 import statistics
+import sys
 import time
 from datetime import date
 from pathlib import Path
@@ -25,11 +28,12 @@ TASK = str(Path(__file__).with_name("cifar_shaped.py"))
 EPOCHS = 6
 
 
-def learner(optimizer: str) -> Learner:
+def learner(optimizer: str, by_timing: bool) -> Learner:
     """A learner of the task, compiled and captured."""
     task, digest = tasks.find(TASK)
     spec = Spec(TASK, digest, optimizer, "", optimizer, {"lr": 0.1}, device="cuda", precision="bfloat16")
     made = Learner(task, spec)
+    torch.backends.cudnn.benchmark = by_timing
     made.prepare()
     return made
 
@@ -80,11 +84,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--optimizers", default="adam-plus,msgd,adam,adagrad")
+    parser.add_argument("--by-timing", action="store_true")
     options = parser.parse_args()
     results: dict[str, Any] = {"optimizers": {}}
     for name in options.optimizers.split(","):
         begun = time.perf_counter()
-        made = learner(name)
+        made = learner(name, options.by_timing)
         set_up = time.perf_counter() - begun
         found = {"set_up": set_up, **seconds(made)}
         if made.graphed_step:
@@ -93,7 +98,7 @@ def main() -> None:
         results["optimizers"][name] = found
         print(name, {key: round(value, 3) for key, value in found.items()}, flush=True)
         torch._dynamo.reset()
-    results |= {"command": "PYTHONPATH=src python3 benchmarks/lab_throughput.py", "date": str(date.today())}
+    results |= {"command": f"PYTHONPATH=src python3 {shlex.join(sys.argv)}", "date": str(date.today())}
     results |= {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "epochs": EPOCHS}
     print(json.dumps(results, indent=2))
     if options.json:

@@ -1,12 +1,14 @@
 """What `adamplus bench` measures, against what is known."""
 
 import dataclasses
+import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -280,6 +282,25 @@ def test_a_table_leaves_columns_out_rather_than_cut_them(width: int, left_out: s
     text = cast("StringIO", out.file).getvalue()
     assert "…" not in text
     assert all(f" {row.optimizer} " in text for measured in report.models for row in measured.rows)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: data["certificate"].pop("hardware"),
+        lambda data: data["models"][0]["rows"][0].update(eager_ms="fast"),
+        lambda data: data["models"][0]["rows"][0].update(eager_quartiles_ms=["a", "b"]),
+        lambda data: data["models"][0].update(floor_ms=None),
+        lambda data: data["models"][0]["rows"][0].pop("state_bytes"),
+    ],
+)
+def test_a_report_that_cannot_be_shown_is_refused_when_it_is_read(spoil: Callable[[Any], object], tmp_path: Path):
+    save(example(), tmp_path / "report.json")
+    data = json.loads((tmp_path / "report.json").read_text())
+    spoil(data)
+    (tmp_path / "report.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match=r"report\.json is no report of `adamplus bench`: (Key|Type)Error"):
+        load(tmp_path / "report.json")
 
 
 def test_a_table_has_no_column_that_says_nothing():

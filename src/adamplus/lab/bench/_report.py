@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import math
 import os
 import platform
 from dataclasses import asdict, dataclass, field
@@ -112,6 +113,21 @@ def load(path: Path) -> Report:
     try:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         models = [Measured(**{**model, "rows": [Row(**row) for row in model["rows"]]}) for model in data["models"]]
-        return Report(**{**data, "models": models})
+        report = Report(**{**data, "models": models})
+        _refuse_what_cannot_be_shown(report)
+        return report
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path} is no report of `adamplus bench`: {error!r}; write one with --json") from None
+
+
+def _refuse_what_cannot_be_shown(report: Report) -> None:
+    """Raise KeyError where the certificate lacks something, and TypeError where something is no number."""
+    for name in ("command", "hardware", "date", "torch"):
+        report.certificate[name]
+    for measured in report.models:
+        math.isfinite(measured.tensors + measured.parameters + measured.floor_ms)
+        for row in measured.rows:
+            found = [value for name, value in asdict(row).items() if name not in ("optimizer", "not_captured")]
+            for value in found:
+                for number in value if isinstance(value, list) else [value]:
+                    math.isfinite(0 if number is None else number)

@@ -53,7 +53,7 @@ def aligned(root: Path) -> Aligned:
             for one in utterances
         ]
         kept = [(name, item) for name, item in made if len(item.features) >= len(item.sentence.mandatory())]
-        if short := [name for name, item in made if len(item.features) < len(item.sentence.mandatory())]:
+        if short := [name for name, _ in made if name not in dict(kept)]:
             some = ", ".join([*short[:3], *["…"] * (len(short) > 3)])
             problem = "fewer frames than their words have states, and are left out"
             say(console(), f"AN4 in {root}: {len(short)} utterances to {split} have {problem} ({some})")
