@@ -57,6 +57,13 @@ def test_every_public_name_has_a_summary_and_an_example(name: str):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_line_begins_a_list_by_chance(page: Path):
+    """A sentence that ends in a number, wrapped before it, would."""
+    items = [int(number) for number in re.findall(r"^ *(\d+)[.)] ", page.read_text(), flags=re.MULTILINE)]
+    assert all(number in (1, before + 1) for before, number in zip([0, *items], items, strict=False))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_and_pictures_of_the_repository_are_there(page: Path):
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target:
