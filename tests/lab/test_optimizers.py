@@ -170,6 +170,8 @@ def test_settings_are_read_from_the_command_line(text: str, name: str, settings:
         ("adam:lr=1;lr=2", "sets 'lr' twice"),
         ("adam:lr=1e999", "no optimizer can use a number that is not finite"),
         ("adam:betas=(0.9,1e999)", "no optimizer can use a number that is not finite"),
+        ("adam:betas=1", "betas=1 of 'adam:betas=1': it has to be 2 numbers in parentheses, with commas"),
+        ("adam:betas=(0.9,)", "it has to be 2 numbers"),
     ],
 )
 def test_what_cannot_be_read_is_named(text: str, message: str):
@@ -181,7 +183,7 @@ def test_what_cannot_be_read_is_named(text: str, message: str):
     ("text", "message"),
     [
         ("adam:lr=-1", "refused by the optimizer: Invalid learning rate: -1"),
-        ("adam:betas=1", "refused by the optimizer"),
+        ("adam:betas=(0.9, 2)", "refused by the optimizer: Invalid beta parameter at index 1: 2"),
         ("adam-plus:beta=2", "refused by the optimizer: .*beta"),
     ],
 )

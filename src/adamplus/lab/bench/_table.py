@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from .._markdown import table as markdown_table
 from ._report import Measured, Report, Row
 
 COLUMNS = (
@@ -63,10 +64,9 @@ def _width(columns: Mapping[str, Sequence[str]]) -> int:
 
 def markdown(report: Report) -> str:
     """The same table and notes as Markdown."""
-    rule = ["---" if name in COLUMNS[:2] else "---:" for name in COLUMNS]
-    rows = [list(COLUMNS), rule, *(line for measured in report.models for line in lines(measured))]
-    text = "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
-    return text + "\n\n" + "\n".join(f"- {note}" for note in notes(report)) + "\n"
+    rows = [line for measured in report.models for line in lines(measured)]
+    told = "\n".join(f"- {note}" for note in notes(report))
+    return f"{markdown_table(COLUMNS, rows, left=COLUMNS[:2])}\n\n{told}\n"
 
 
 def lines(measured: Measured) -> list[list[str]]:

@@ -51,6 +51,9 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
         if key in settings:
             raise InputError(f"{text!r} sets {key!r} twice: leave one of them")
         settings[key] = _value(key, value.strip(), contender.words(key), text)
+        wanted = contender.numbers(key)
+        if wanted and not (isinstance(settings[key], tuple) and len(settings[key]) == wanted):
+            raise InputError(f"{item.strip()} of {text!r}: it has to be {wanted} numbers in parentheses, with commas")
     return name, settings
 
 

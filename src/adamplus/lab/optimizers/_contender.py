@@ -4,7 +4,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from torch.optim import Optimizer
 
@@ -61,6 +61,11 @@ class Contender:
         """What a setting can be that is a word and no number, as its type tells: `norm_scope`, for one."""
         kind = self._kinds()[name]
         return tuple(word for one in (kind, *get_args(kind)) for word in get_args(one) if isinstance(word, str))
+
+    def numbers(self, name: str) -> int:
+        """How many a setting is that is several, as its type tells: `betas`, for one; else 0."""
+        kind = self._kinds()[name]
+        return len(get_args(kind)) if get_origin(kind) is tuple and ... not in get_args(kind) else 0
 
     def _kinds(self) -> dict[str, Any]:
         """Of what type each setting is said to be."""

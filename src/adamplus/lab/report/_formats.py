@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from .._markdown import table as markdown_table
 from ._tables import Row, grid
 
 LEFT = ("optimizer", "settings")
@@ -67,9 +68,8 @@ def to_markdown(table: list[Row]) -> str:
     parts = []
     for group in _by_task(table):
         names, lines = grid(group)
-        rule = [":--" if name in LEFT else "--:" for name in names]
-        shown = [[_markdown(cell) for cell in names], rule, *([_markdown(cell) for cell in line] for line in lines)]
-        text = "\n".join("| " + " | ".join(line) + " |" for line in shown)
+        head, *shown = ([_markdown(cell) for cell in line] for line in (names, *lines))
+        text = markdown_table(head, shown, left=LEFT)
         parts.append(f"### {_markdown(group[0].task.title)}\n\n{text}")
     return "\n\n".join(parts) + "\n"
 

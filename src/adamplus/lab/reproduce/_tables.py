@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from .. import _markdown
 from ..data import SETS
 from ..report._results import Record
 from ..report._text import listed, seconds
@@ -18,9 +19,8 @@ Everything = Mapping[str, Mapping[str, Stored]]
 
 def table(lines: Sequence[Sequence[str]]) -> str:
     """Markdown; the first line is the head."""
-    head, *rest = lines
-    ruled = [head, ["---"] * len(head), *rest]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |" for line in ruled)
+    head, *rest = ([cell.replace("|", "∣") for cell in line] for line in lines)
+    return _markdown.table(head, rest, left=head)
 
 
 def results(stored: Everything) -> str:

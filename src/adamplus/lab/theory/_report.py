@@ -16,7 +16,7 @@ from .._errors import InputError, nearest
 from ._methods import METHODS
 from ._points import PROBLEMS, SEED, TUNING_SEED, Asked, Point, measure_all
 from ._proved import PROVED
-from ._slope import RESAMPLES, slope
+from ._slope import RESAMPLES, resampled, slope
 
 Report = dict[str, Any]
 SMALLEST = 1e-6
@@ -130,10 +130,7 @@ def _point(point: Point) -> dict[str, Any]:
 
 def _interval(point: Point) -> list[float]:
     """95 %, of a bootstrap over runs."""
-    runs = point.curve.norms.shape[1]
-    weights = np.random.default_rng(0).multinomial(runs, np.full(runs, 1 / runs), RESAMPLES) / runs
-    drawn = point.curve.reached(point.asked.epsilon, weights)
-    drawn = np.where(np.isfinite(drawn), drawn, point.curve.evaluations[-1])
+    drawn = resampled(point.curve, point.asked.epsilon, np.random.default_rng(0))
     return [float(value) for value in np.quantile(drawn, [0.025, 0.975])]
 
 

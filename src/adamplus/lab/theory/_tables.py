@@ -4,6 +4,7 @@ import csv
 import io
 from typing import Any
 
+from .._markdown import table
 from ._points import MARGIN, PROBLEMS
 from ._report import Report
 
@@ -65,9 +66,7 @@ def markdown(found: Report) -> str:
     parts = []
     for problem in problems(found):
         head, *lines = grid(found, problem)
-        rule = [":--", *["--:"] * (len(head) - 1)]
-        text = "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *lines))
-        parts.append(f"### {PROBLEMS[problem].capitalize()}\n\n{text}")
+        parts.append(f"### {PROBLEMS[problem].capitalize()}\n\n{table(head, lines, left=head[:1])}")
     return "\n\n".join(parts) + "\n\n" + "\n".join(f"- {note}" for note in notes(found)) + "\n"
 
 

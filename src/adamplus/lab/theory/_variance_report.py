@@ -13,6 +13,7 @@ import torch
 
 from .._certificate import certificate
 from .._errors import InputError
+from .._markdown import table
 from ..report._figures import drawing, save
 from ._figures import DPI, tidy
 from ._report import Report
@@ -138,9 +139,7 @@ def _averaged(found: Report) -> float:
 def markdown(found: Report) -> str:
     """The same as Markdown."""
     head, *lines = cells(found)
-    rule = [":--", ":--", *["--:"] * (len(head) - 2)]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))
-    return f"{table}\n\n- {reading(found)}\n- {note(found)}\n"
+    return f"{table(head, lines, left=head[:2])}\n\n- {reading(found)}\n- {note(found)}\n"
 
 
 def to_csv(found: Report) -> str:
