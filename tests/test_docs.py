@@ -23,7 +23,8 @@ PAGES += sorted((ROOT / "results").rglob("*.md"))
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_docstring_examples(name: str):
+def test_docstring_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     names = {"adamplus": adamplus, "torch": torch}
     assert doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
