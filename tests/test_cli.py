@@ -1,6 +1,7 @@
 """The command line: what commands write and print, and what they say to bad input."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -162,3 +163,11 @@ def test_without_the_lab_the_command_says_what_to_install(missing: str):
     assert done.returncode == 1
     assert "pip install 'adamplus[lab]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_without_the_signs_shows_others():
+    report = Path(__file__).parent.parent / "results" / "step" / "h200.json"
+    for arguments in (["--help"], ["bench", "show", str(report)]):
+        command = [sys.executable, "-m", "adamplus.cli", *arguments]
+        done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=True)
+        assert b"Adam?" in done.stdout

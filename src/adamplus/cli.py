@@ -1,6 +1,8 @@
 """`adamplus …`: every command is one call into the packages beside this file."""
 
+import sys
 from importlib.util import find_spec
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -139,6 +141,9 @@ def show(
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no ⁺ shows a question mark
     app(prog_name="adamplus")
 
 
