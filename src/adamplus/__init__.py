@@ -1,5 +1,7 @@
 """Adam⁺: an optimizer with one state buffer, adaptive variance reduction and a proof of convergence."""
 
+from . import rivals as rivals
+from . import theory as theory
 from .optim import (
     NIGT,
     AdamPlus,

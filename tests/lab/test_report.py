@@ -21,8 +21,10 @@ from adamplus.lab._errors import InputError
 from adamplus.lab._store import write
 from adamplus.lab.report import _figures, cells, read, report, rows
 from adamplus.lab.report._answers import answer
+from adamplus.lab.report._drawing import draw_legend, new_figure
 from adamplus.lab.report._formats import to_latex, to_markdown
 from adamplus.lab.report._html import embedded, tag
+from adamplus.lab.report._learning_rates import draw_learning_rates
 from adamplus.lab.report._statistics import ranks, sensitivity, student, summarize
 from adamplus.lab.report._text import number, plus_minus
 
@@ -245,7 +247,9 @@ def test_the_figure_of_learning_rates_has_a_cross_where_training_came_to_nothing
     add_run(tmp_path, "sgd", [math.nan], lr=0.3, phase="search", seed=0, trial=1, status="diverged")  # all that it had
     results = read(tmp_path)
     (task,) = results.tasks
-    (axes,) = _figures._learning_rates(results, task, rows(results, task)).axes
+    figure = draw_learning_rates(results, task, rows(results, task))
+    assert figure is not None
+    (axes,) = figure.axes
     line, lost, others = axes.get_lines()
     assert np.array_equal(line.get_xydata(), [[0.1, 0.5], [1.0, 0.9]])
     assert np.array_equal(lost.get_xydata(), [[10.0, 1.03]])  # above the axes, whose height is 1
@@ -394,6 +398,16 @@ def test_figures_show_curves(tmp_path: Path):
     assert (tmp_path / "figures" / "digits-curves.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_a_figure_is_added_by_a_function_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    three_contenders(tmp_path)
+    monkeypatch.setitem(_figures.FIGURES, "mine", lambda *_: new_figure(1)[0])
+    monkeypatch.setitem(_figures.FIGURES, "nothing-to-show", lambda *_: None)
+    report(tmp_path)
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names >= {"digits-curves.png", "digits-mine.png", "digits-mine.pdf"}
+    assert not any("nothing" in name for name in names)
+
+
 @pytest.mark.parametrize(
     ("name", "written"),
     [
@@ -433,7 +447,7 @@ def test_good_rates_are_within_five_percent_of_the_best_without_a_gap():
 def test_legends_tell_variants_of_one_optimizer_apart():
     labels = [f"adam-plus:norm_scope=tensor;beta={beta}" for beta in (0.1, 0.5, 0.9)]
     figure = Figure(figsize=(6, 3), layout="constrained")
-    _figures.draw_legend(figure, labels, labels)
+    draw_legend(figure, labels, labels)
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert [text[-8:] for text in texts] == ["beta=0.1", "beta=0.5", "beta=0.9"]
     assert all("adam-plus" in text for text in texts)

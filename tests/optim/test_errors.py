@@ -77,6 +77,7 @@ def same_state(a: dict[str, Any], b: dict[str, Any]) -> None:
         ({"momentum": 1.0}, ValueError, r"momentum must be in \[0, 1\), got 1.0"),
         ({"momentum": -0.1}, ValueError, r"momentum must be in \[0, 1\), got -0.1"),
         ({"momentum": "0.9"}, TypeError, "momentum must be a number"),
+        ({"beta": 0.1}, TypeError, "NIGT takes momentum, which is 1 − beta"),
         ({"momentum": torch.tensor(1.5)}, ValueError, r"beta must be in \(0, 1\], got -0.5"),
     ],
 )
@@ -182,6 +183,10 @@ def break_beta(state_dict: dict[str, Any]) -> None:
     state_dict["param_groups"][1]["beta"] = -1.0
 
 
+def shorten_record(state_dict: dict[str, Any]) -> None:
+    state_dict["param_groups"][1]["record"] = torch.zeros(3)
+
+
 def empty(state_dict: dict[str, Any]) -> None:
     state_dict.clear()
 
@@ -201,6 +206,7 @@ def drop_group(state_dict: dict[str, Any]) -> None:
         (reshape_z, r"parameter 0 has shape \(8, 6\), its z in this state_dict \(7,\)"),
         (mix_modes, "groups in train mode and groups in eval mode"),
         (break_beta, r"beta must be in \(0, 1\], got -1.0"),
+        (shorten_record, "record of group 1 has to be ‖z‖, η, Σ‖z‖ and steps, and is tensor"),
         (empty, "a state_dict has state and param_groups, this one nothing"),
         (numbers_for_tensors, "not Adam⁺'s: parameter 1"),
         (drop_group, "different number of parameter groups"),

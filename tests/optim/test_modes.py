@@ -495,4 +495,35 @@ def test_stats_ask_each_device_once():
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         assert optimizer.stats().step == 6
     asked = [event.count for event in profile.key_averages() if event.key == "aten::_local_scalar_dense"]
-    assert sum(asked) <= 4  # one for all steps, three of the record
+    assert sum(asked) <= 4  # of the record
+
+
+@pytest.mark.parametrize("how", [{"foreach": False}, {"foreach": True}, {"capturable": True}, {"fused": True}], ids=str)
+def test_stats_count_the_steps_and_not_those_of_a_parameter(how: dict[str, Any]):
+    for scope, counted in (("global", 9), ("group", 3)):
+        settings = {**how, "norm_scope": scope}
+        params = [nn.Parameter(torch.ones(2)) for _ in range(3)]
+        optimizer = AdamPlus([{"params": [p]} for p in params], lr=0.1, beta=0.5, **settings)
+        for i in range(9):
+            optimizer.zero_grad()
+            params[i % 3].grad = torch.ones(2)
+            optimizer.step()
+        for group in range(3):
+            stats = optimizer.stats(group)
+            assert stats.step == counted
+            assert stats.norm_sum == pytest.approx(counted * 2**0.5, rel=1e-12)
+        assert {int(optimizer.state[p]["step"]) for p in params} == {3}
+
+
+def test_loading_train_mode_beside_a_model_in_eval_mode_is_told():
+    model, optimizer = trained()
+    checkpoint = copy.deepcopy({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    optimizer.follow(model)
+    model.eval()
+    model.load_state_dict(checkpoint["model"])
+    with pytest.warns(UserWarning, match="train mode was loaded.* in eval mode: its parameters are at ŵ until"):
+        optimizer.load_state_dict(checkpoint["optimizer"])
+    model.eval()
+    assert difference(values(optimizer), reference_points()[0]) <= 1e-14
+    model.train()
+    optimizer.load_state_dict(optimizer.state_dict())  # without a word

@@ -102,7 +102,7 @@ def adam_plus(batches: Sequence[Batch], joint: Joint | None = None) -> None:
             x.w_hat = x.run.add_scaled(x.w, x.z, _per_tensor(rate, x), -1, x.seeds)
             x.offset = x.run.assign(x.offset, _per_tensor(offset, x))
             x.run.count(x.step)
-        _record(group, norm, eta)
+        _record(group, norm, eta, sure=joint is None or bool(batch.parts))
 
 
 def scalar(group: dict[str, Any], name: str) -> float | Tensor:
@@ -138,9 +138,12 @@ def _per_tensor(value: Tensor, part: Part) -> list[Tensor]:
     return [value.clamp(max=torch.finfo(like.dtype).max).to(like)] * len(part.offset)
 
 
-def _record(group: dict[str, Any], norm: Tensor, eta: Tensor) -> None:
-    """Keep what `stats()` tells on the device: ‖z‖, η and Σ‖z‖, with no wait for any of them."""
+def _record(group: dict[str, Any], norm: Tensor, eta: Tensor, sure: bool) -> None:
+    """Keep what `stats()` tells on the device: ‖z‖, η, Σ‖z‖ and their number, with no wait for any of them.
+
+    Without gradients of its own a rank is not `sure` that there is a step: by the norm there is, or nobody has any.
+    """
     if norm.ndim:  # one η a tensor: the largest, and the norm over the group
         norm, eta = torch.linalg.vector_norm(norm), eta.amax()
     record = group["record"]
-    record.copy_(torch.stack([norm, eta, record[2] + norm]).detach())
+    record.copy_(torch.stack([norm, eta, record[2] + norm, record[3] + (1 if sure else norm > 0)]).detach())

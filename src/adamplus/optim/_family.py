@@ -99,6 +99,8 @@ class NIGT(AdamPlus):
         momentum: float | Tensor = 0.9,
         **options: Unpack[Options],
     ) -> None:
+        if "beta" in options:
+            raise TypeError("NIGT takes momentum, which is 1 − beta")
         super().__init__(params, lr, _beta(momentum), beta_power=0.0, norm_power=1.0, **options)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

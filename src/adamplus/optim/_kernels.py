@@ -186,6 +186,7 @@ def scalars(
             tl.store(record, tl.zeros([BLOCK], tl.float64) + norm, mask=member)
             tl.store(record + 1, eta, mask=member)
             tl.store(record + 2, tl.load(record + 2, mask=member, other=0.0) + norm, mask=member)
+            tl.store(record + 3, tl.load(record + 3, mask=member, other=0.0) + 1.0, mask=member)
             group += BLOCK
 
 

@@ -1,6 +1,7 @@
 """Where the parameters are: at ŵ to train, at w to evaluate, and who switches them."""
 
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, cast
@@ -107,6 +108,16 @@ class TwoPoints(Optimizer):
     def _know(self, model: nn.Module) -> None:
         """Let FSDP2 modules of the model drop what they have gathered, whenever the parameters are switched."""
         self._known = [known for known in self._known if known() not in (None, model)] + [ReferenceType(model)]
+
+    def _warn_of_another_mode(self) -> None:
+        """Tell where a followed model's eval mode promises w, and ŵ has been loaded."""
+        followed = [model for known in self._known if (model := known()) is not None and "train" in vars(model)]
+        if self.training and not all(model.training for model in followed):
+            warnings.warn(
+                "a state_dict of train mode was loaded, and a model that this optimizer follows is in eval mode: its "
+                "parameters are at ŵ until you call model.eval() or model.train()",
+                stacklevel=3,
+            )
 
     def _refuse_torn_state(self) -> None:
         if self._torn:

@@ -35,7 +35,7 @@ class Stats(NamedTuple):
     """What `AdamPlus.stats()` tells of the last step."""
 
     step: int
-    """How many steps were taken."""
+    """How many steps were taken; a parameter may have missed some, for want of a gradient."""
     norm: float
     """‖z‖, the norm that divided the step."""
     eta: float
@@ -386,7 +386,7 @@ class AdamPlus(TwoPoints):
         """Tell where the run stands; the first word between host and device since the last call.
 
         Args:
-            group: whose η, ‖z‖ and Σ‖z‖. With `norm_scope="global"` all groups have the same ‖z‖; with "tensor",
+            group: whose η, ‖z‖, Σ‖z‖ and steps. With `norm_scope="global"` all groups have the same ‖z‖; with "tensor",
                 η is the largest of the group's and ‖z‖ is over the group.
 
         Example:
@@ -397,13 +397,8 @@ class AdamPlus(TwoPoints):
             >>> optimizer.stats()                  # η = 0.1 · 0.5 / √4
             Stats(step=1, norm=4.0, eta=0.025, norm_sum=4.0)
         """
-        chosen = self.param_groups[group]
-        steps: dict[torch.device, list[Tensor]] = {}
-        for state in self.state.values():
-            if state:
-                steps.setdefault(state["step"].device, []).append(state["step"])
-        most = [int(torch.stack(some).max()) for some in steps.values()]
-        return Stats(max(most, default=0), *chosen["record"].tolist())
+        norm, eta, norm_sum, step = self.param_groups[group]["record"].tolist()
+        return Stats(int(step), norm, eta, norm_sum)
 
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict()` takes: z, offset and step of each parameter, settings, mode and sums of norms."""
@@ -446,6 +441,7 @@ class AdamPlus(TwoPoints):
         finally:
             for hook in hooks:
                 hook.remove()
+        self._warn_of_another_mode()
 
     def __getstate__(self) -> dict[str, Any]:
         # Without its process group a copy would divide by the wrong norm; with it, pickle says that it cannot.

@@ -80,9 +80,9 @@ def same_layout(a: Tensor, b: Tensor) -> bool:
 
 
 def new_record(group: dict[str, Any]) -> Tensor:
-    """‖z‖, η and Σ‖z‖ of a group before its first step, where its first parameter is."""
+    """‖z‖, η, Σ‖z‖ and the number of steps of a group before its first, where its first parameter is."""
     device = _home(group)
-    return torch.zeros(3, dtype=scalar_dtype(device), device=device)
+    return torch.zeros(4, dtype=scalar_dtype(device), device=device)
 
 
 def asked_by_checkpoint() -> bool:
@@ -162,6 +162,8 @@ def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
     for i, group in enumerate(groups):
         if missing := [name for name in ("beta", "norm_power", "training", "record") if name not in group]:
             raise ValueError(f"this state_dict is not Adam⁺'s: its group {i} has no {', '.join(missing)}. {INSTEAD}")
+        if torch.as_tensor(group["record"]).shape != (4,):  # a kernel would write past it
+            raise ValueError(f"record of group {i} has to be ‖z‖, η, Σ‖z‖ and steps, and is {group['record']!r}")
         _settings.check({**optimizer.defaults, **group, **{name: optimizer.defaults[name] for name in EXECUTION}})
     if len({group["training"] for group in groups}) > 1:
         raise ValueError("this state_dict has groups in train mode and groups in eval mode: save them in one mode")

@@ -236,7 +236,7 @@ class Tables:
         last = len(self.scope_norms) - (len(self.at) - end)  # single tensors are the last scopes, one a row
         norm = vector_norm(self.scope_norms[last - (end - begin) : last])
         eta = self.coefficients[begin:end, 2].amax() * self.settings[g, 1]
-        new = torch.stack([norm, eta, record[2] + norm])
+        new = torch.stack([norm, eta, record[2] + norm, record[3] + 1])
         record.copy_(new if found_inf is None else torch.where(found_inf == 0, new, record))
 
 

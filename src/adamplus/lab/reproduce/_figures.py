@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..report._charts import curves, style
-from ..report._figures import draw_curve, draw_legend, drawing, new_figure, save
+from ..report._drawing import draw_curve, draw_legend, drawing, new_figure, save
 from ..report._results import Record
 from ._experiments import GROWTH, NAMES
 from ._growth import growth

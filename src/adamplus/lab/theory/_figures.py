@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..report._charts import COLOURS, style
-from ..report._figures import STROKES, drawing, save
+from ..report._drawing import STROKES, drawing, save
 from ._points import PROBLEMS
 from ._report import Report
 from ._tables import problems

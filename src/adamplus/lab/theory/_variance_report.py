@@ -14,7 +14,7 @@ import torch
 from .._certificate import certificate
 from .._errors import InputError
 from .._markdown import table
-from ..report._figures import drawing, save
+from ..report._drawing import drawing, save
 from ._figures import DPI, tidy
 from ._report import Report
 from ._variance import WAYS, Series, on_digits, on_double_well
