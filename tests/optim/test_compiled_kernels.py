@@ -1,0 +1,40 @@
+"""The fused kernels as a GPU has them: Triton compiles for one that is not there, and CI sees what no interpreter does.
+
+That they compute the right thing is shown by the interpreter (test_fused.py) and on a GPU (tests/gpu).
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton")
+
+
+@pytest.mark.parametrize("capability", [90, *(pytest.param(older, marks=pytest.mark.slow) for older in (75, 80, 100))])
+def test_kernels_compile_spill_nothing_and_move_16_bytes_at_once(capability: int, tmp_path: Path):
+    """An H200 is 90. A spilt register is traffic of memory, which is what a step is made of."""
+    worker = Path(__file__).parent / "workers" / "compile_kernels.py"
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, str(worker), str(capability)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    # Five kinds of tensors, with and without GradScaler; the scalars' kernel knows of the latter alone.
+    assert [sum(kernel["kernel"] == name for kernel in found) for name in ("norms", "scalars", "update")] == [10, 2, 10]
+    assert all(kernel["spilt"] == 0 for kernel in found)
+    for kernel in found:
+        if kernel["kernel"] != "scalars":
+            assert (kernel["loads"], kernel["stores"]) == (wide(kernel) if kernel["ALIGNED"] else (0, 0))
+
+
+def wide(kernel: dict[str, Any]) -> tuple[int, int]:
+    """Loads and stores of 16 bytes that a whole block takes, of eight elements a thread; the last may be masked."""
+    p, g, z = (2 if kernel[f"{name}_type"] == "fp32" else 1 for name in "pgz")
+    if kernel["kernel"] == "norms":
+        return g + z + p * kernel["DECAY"], 0
+    return p + g + z, p + z
