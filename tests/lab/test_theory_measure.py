@@ -36,6 +36,7 @@ def test_rows_are_runs_of_the_reference(power: float, norm_power: float, eps: fl
             w.grad = torch.zeros_like(w)
         at = torch.stack([w.detach() for w in ws])
         for w, g, reference in zip(ws, problem.gradient(at, sample), references, strict=True):
+            reference.train()  # wherever the gradient was taken
             w.grad = g
             reference.step()
         rows.step(problem.gradient(rows.at, sample))

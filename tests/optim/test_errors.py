@@ -8,12 +8,13 @@ import torch
 from cases import small_model, train, values
 from torch import nn
 
-from adamplus import NIGT, AdamPlus
+from adamplus import NIGT, AdamPlus, NAdamPlus, update_bn
+from adamplus.optim._passes import Passes
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"lr": -0.1}, ValueError, r"lr must be finite and at least 0, got -0.1: to ascend, pass maximize=True"),
-    ({"lr": float("nan")}, ValueError, "lr must be finite and at least 0, got nan"),
-    ({"lr": float("inf")}, ValueError, "lr must be finite and at least 0, got inf"),
+    ({"lr": float("nan")}, ValueError, "lr must be finite and at least 0, got nan$"),
+    ({"lr": float("inf")}, ValueError, "lr must be finite and at least 0, got inf$"),
     ({"lr": "0.1"}, TypeError, "lr must be a number or a 0-dim tensor, got '0.1'"),
     ({"lr": torch.tensor(-1.0)}, ValueError, "lr must be finite and at least 0, got -1.0"),
     ({"lr": torch.ones(2)}, ValueError, r"Tensor lr must be 1-element, got shape \(2,\)"),
@@ -30,6 +31,8 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"state_dtype": torch.int8}, TypeError, "state_dtype must be one of torch.float64, .* got torch.int8"),
     ({"state_dtype": "float32"}, TypeError, "state_dtype must be one of torch.float64, .* got 'float32'"),
     ({"weight_decay": torch.tensor([0.1])}, TypeError, "weight_decay must be a number, got"),
+    ({"decoupled_weight_decay": 0.01}, TypeError, "decoupled_weight_decay must be True or False, got 0.01"),
+    ({"maximize": "False"}, TypeError, "maximize must be True or False, got 'False'"),
     ({"fused": True, "foreach": True}, RuntimeError, "`fused` and `foreach` cannot be `True` together"),
     ({"fused": True, "differentiable": True}, RuntimeError, "`fused` does not support `differentiable`"),
     ({"foreach": True, "differentiable": True}, RuntimeError, "exclude each other: leave foreach=None"),
@@ -78,6 +81,7 @@ def same_state(a: dict[str, Any], b: dict[str, Any]) -> None:
         ({"momentum": -0.1}, ValueError, r"momentum must be in \[0, 1\), got -0.1"),
         ({"momentum": "0.9"}, TypeError, "momentum must be a number"),
         ({"beta": 0.1}, TypeError, "NIGT takes momentum, which is 1 − beta"),
+        ({"norm_power": 0.5}, TypeError, "NIGT has the powers 0 of beta and 1 of the norm: AdamPlus takes others"),
         ({"momentum": torch.tensor(1.5)}, ValueError, r"beta must be in \(0, 1\], got -0.5"),
     ],
 )
@@ -231,6 +235,7 @@ def test_a_spoilt_state_dict_is_refused_and_nothing_is_loaded(spoil: Any, words:
         ({"eps": -1.0}, ValueError, "eps must be finite"),
         ({"weight_decay": torch.tensor(0.1)}, TypeError, "weight_decay must be a number"),
         ({"norm_scope": "layer"}, ValueError, "norm_scope must be one of"),
+        ({"maximize": "no"}, TypeError, "maximize must be True or False, got 'no'"),
     ],
 )
 @pytest.mark.parametrize("fused", [None, True])
@@ -279,10 +284,100 @@ def test_differentiable_is_for_all_groups_and_not_for_leaves():
 
 def test_a_complex_z_of_16_bits_is_refused():
     p = nn.Parameter(torch.ones(2, dtype=torch.complex64))
-    optimizer = AdamPlus([p], state_dtype=torch.bfloat16)
-    p.grad = torch.ones_like(p)
     with pytest.raises(TypeError, match="complex z is float32 or float64"):
+        AdamPlus([p], state_dtype=torch.bfloat16)
+
+
+def test_what_steps_cannot_move_is_refused_where_it_is_to_be_moved():
+    """Quantized weights that nobody trains are in many a model's parameters()."""
+    frozen = nn.Parameter(torch.ones(2, dtype=torch.int8), requires_grad=False)
+    p = nn.Parameter(torch.ones(2))
+    optimizer = AdamPlus([frozen, p])
+    p.grad = torch.ones(2)
+    optimizer.step()
+    frozen.grad = torch.ones(2, dtype=torch.int8)
+    before = p.detach().clone()
+    with pytest.raises(TypeError, match=r"a parameter is torch\.int8, .* leave it out"):
         optimizer.step()
+    frozen.grad = None
+    optimizer.eval().train()  # which a half-moved optimizer would refuse
+    assert torch.equal(p, before)
+    with pytest.raises(TypeError, match=r"a parameter is torch\.float8_e4m3fn, "):
+        AdamPlus([nn.Parameter(torch.ones(2).to(torch.float8_e4m3fn))])
+
+
+@pytest.mark.parametrize("how", [{"foreach": False}, {"foreach": True}, {"fused": True}], ids=str)
+def test_a_parameter_with_data_of_another_shape_is_refused_and_starts_anew_without_its_state(how: dict[str, Any]):
+    p, q = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(3))
+    optimizer = AdamPlus([p, q], **how)
+    for _ in range(2):
+        p.grad, q.grad = torch.ones_like(p), torch.ones_like(q)
+        optimizer.step()
+    p.data, before = torch.ones(4), q.detach().clone()
+    p.grad = torch.ones(4)
+    with pytest.raises(RuntimeError, match=r"shape \(4,\), and its z \(2,\).*optimizer\.state\.pop\(p\)"):
+        optimizer.step()
+    assert torch.equal(q, before)
+    optimizer.state.pop(p)
+    optimizer.step()
+    assert (float(optimizer.state[p]["step"]), float(optimizer.state[q]["step"])) == (1, 3)
+
+
+@pytest.mark.parametrize("how", [{"foreach": False}, {"foreach": True}, {"fused": True}], ids=str)
+def test_a_first_step_in_inference_mode_is_a_step(how: dict[str, Any]):
+    p, q = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    optimizer, other = AdamPlus([p], **how), AdamPlus([q], **how)
+    for inference in (True, False, True):
+        p.grad, q.grad = torch.ones(2), torch.ones(2)
+        with torch.inference_mode(inference):
+            optimizer.step()
+        other.step()
+    assert torch.equal(p, q)
+
+
+def test_native_steps_that_break_off_after_they_began_to_write_are_torn(monkeypatch: pytest.MonkeyPatch):
+    p = nn.Parameter(torch.ones(2))
+    optimizer = AdamPlus([p], foreach=True)
+    p.grad = torch.ones(2)
+    optimizer.step()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(Passes, "assign", fail)
+    with pytest.raises(RuntimeError, match="no"):
+        optimizer.step()
+    with pytest.raises(RuntimeError, match="may have half moved"):
+        optimizer.eval()
+
+
+def test_another_member_of_the_family_does_not_take_over_a_state_dict():
+    p = nn.Parameter(torch.ones(2))
+    for kind in (NIGT, NAdamPlus):
+        optimizer = kind([p])
+        with pytest.raises(ValueError, match=r"another method: its group 0 has norm_power=0\.5, and this N"):
+            optimizer.load_state_dict(AdamPlus([p]).state_dict())
+        optimizer.load_state_dict(kind([p], lr=0.3).state_dict())
+        assert optimizer.param_groups[0]["lr"] == 0.3
+    general = AdamPlus([p])
+    general.load_state_dict(NIGT([p]).state_dict())  # it takes any powers, and so those of a checkpoint
+    assert general.param_groups[0]["norm_power"] == 1
+    with pytest.raises(ValueError, match=r"NIGT has norm_power=1, got 0\.5: AdamPlus takes other powers"):
+        NIGT([{"params": [p], "norm_power": 0.5}])
+
+
+def test_a_process_group_is_one_for_all_groups():
+    with pytest.raises(ValueError, match="process_group holds for all groups"):
+        AdamPlus([{"params": [nn.Parameter(torch.ones(2))], "process_group": None}])
+
+
+def test_update_bn_says_what_it_takes():
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    optimizer, adam = AdamPlus(model.parameters()), torch.optim.Adam(model.parameters())
+    wrong: list[Any] = [(model, [torch.ones(2, 2)], optimizer), ([], model, adam)]
+    for arguments in wrong:
+        with pytest.raises(TypeError, match="takes a loader, a model and an optimizer of this package, in this order"):
+            update_bn(*arguments)
 
 
 def test_a_conjugate_that_is_not_in_memory_is_refused():

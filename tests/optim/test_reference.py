@@ -1,5 +1,6 @@
 """The judge itself, against arithmetic done by hand."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -74,3 +75,23 @@ def test_a_closure_is_evaluated_with_gradients():
 
     assert optimizer.step(closure) == 2.0
     assert (w < 1).all()
+
+
+@pytest.mark.parametrize("settings", [{"beta": 0.0}, {"norm_scope": "Global"}, {"lr": -1.0}, {"eps": float("nan")}])
+def test_the_judge_refuses_what_the_judged_refuse(settings: dict[str, Any]):
+    with pytest.raises(ValueError, match=f"{next(iter(settings))} must be"):
+        AdamPlusReference([torch.nn.Parameter(torch.ones(1))], **settings)
+
+    with pytest.raises(TypeError, match="param_group must be a dict"):
+        AdamPlusReference([torch.nn.Parameter(torch.ones(1))]).add_param_group([])  # type: ignore[arg-type]
+
+
+def test_the_judge_steps_in_train_mode_alone_and_copies_know_the_mode():
+    w = torch.nn.Parameter(torch.ones(1))
+    optimizer = AdamPlusReference([w])
+    w.grad = torch.ones(1)
+    optimizer.step()
+    optimizer.eval()
+    with pytest.raises(RuntimeError, match=r"step\(\) in eval mode.*Call train\(\)"):
+        optimizer.step()
+    assert not copy.deepcopy(optimizer).training

@@ -31,6 +31,11 @@ def update_bn(
         >>> torch.allclose(model[1].running_mean, model[0](torch.ones(2)))
         True
     """
+    if not (isinstance(model, nn.Module) and hasattr(optimizer, "averaged")):
+        raise TypeError(
+            "update_bn() takes a loader, a model and an optimizer of this package, in this order, got "
+            f"{type(loader).__name__}, {type(model).__name__} and {type(optimizer).__name__}"
+        )
     layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
     if not layers:
         return

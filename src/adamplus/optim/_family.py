@@ -54,6 +54,8 @@ class NAdamPlus(AdamPlus):
         Liu, Zhang, Orabona and Yang, *Adam⁺: A Stochastic Method with Adaptive Variance Reduction*, 2020.
     """
 
+    _named = True
+
     def __init__(
         self,
         params: ParamsT,
@@ -92,6 +94,8 @@ class NIGT(AdamPlus):
         Cutkosky and Mehta, *Momentum Improves Normalized SGD*, 2020.
     """
 
+    _named = True
+
     def __init__(
         self,
         params: ParamsT,
@@ -99,12 +103,17 @@ class NIGT(AdamPlus):
         momentum: float | Tensor = 0.9,
         **options: Unpack[Options],
     ) -> None:
+        if not options.keys().isdisjoint(("beta_power", "norm_power")):
+            raise TypeError("NIGT has the powers 0 of beta and 1 of the norm: AdamPlus takes others")
         if "beta" in options:
             raise TypeError("NIGT takes momentum, which is 1 − beta")
         super().__init__(params, lr, _beta(momentum), beta_power=0.0, norm_power=1.0, **options)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group; its `momentum` is kept as `beta` = 1 − momentum."""
+        for name, own in (("beta_power", 0.0), ("norm_power", 1.0)):
+            if isinstance(param_group, dict) and param_group.get(name, own) != own:
+                raise ValueError(f"NIGT has {name}={own:g}, got {param_group[name]!r}: AdamPlus takes other powers")
         if isinstance(param_group, dict) and "momentum" in param_group:
             if "beta" in param_group:
                 raise ValueError("a group of NIGT has momentum or beta = 1 − momentum, not both")

@@ -17,7 +17,7 @@ from torch.autograd.graph import increment_version
 
 from . import _tables
 from ._gradients import NO_OVERRIDES, POINTER, SAME_PLACES, Gradients
-from ._settings import check_floats
+from ._settings import check_plain
 from ._split import ALONE, PLAIN, Joint, Share, is_split, local, local_gradient
 from ._state import scalar_dtype, suit, together
 from ._tables import TYPES, Facts, Row, Tables, row
@@ -130,7 +130,7 @@ class Plan:
         values: list[float] = []
         self.tensors = []
         for i, group in enumerate(groups):
-            check_floats(group)
+            check_plain(group)
             for j, value in enumerate(settings(group)):
                 if isinstance(value, Tensor):
                     self.tensors.append((i, j, value))

@@ -83,7 +83,7 @@ class TwoPoints(Optimizer):
         Works on the model itself and through what wraps it (torch.compile, DDP, fully_shard), before or after wrapping.
         `model.state_dict()` then holds w whenever the model is in eval mode. Several optimizers may follow one model,
         each with parameters of its own; one that has parameters of an earlier follower takes its place. Deep copies
-        and pickles of the model follow none.
+        and pickles of the model follow none; a shallow copy, which has the same parameters, switches the model itself.
 
         Example:
             >>> model = torch.nn.Linear(2, 1)

@@ -24,7 +24,9 @@ from ._state import (
     dtypes_by_name,
     new_record,
     new_states,
+    refuse_dtype,
     refuse_foreign,
+    refuse_other_data,
     restore_state,
     separate,
     suit,
@@ -58,7 +60,7 @@ class AdamPlus(TwoPoints):
 
     Args:
         params: parameters, named parameters or parameter groups, as in torch.optim. Groups may differ in everything
-            below down to `maximize`, and in `norm_scope` and `state_dtype`.
+            below down to `maximize`, and in `norm_scope`, `state_dtype` and `stochastic_rounding`.
         lr: α, a float or a 0-dim tensor; a tensor belongs on the parameters' device, or each step fetches it.
         beta: β in (0, 1], the weight of the new gradient; a float or a 0-dim tensor. 1 is SGD with an adaptive step.
         beta_power: a.
@@ -67,14 +69,14 @@ class AdamPlus(TwoPoints):
         weight_decay: λ; the gradient becomes g + λ ŵ.
         decoupled_weight_decay: w ← (1 − lr·λ) w before the step, instead of λ ŵ in the gradient.
         maximize: ascend.
-        foreach: many tensors a call (True) or one (False); by itself, foreach where the tensors are plain ones.
-        fused: Triton kernels (True), or not (False); by itself on CUDA, where they can step all of the parameters.
+        foreach: many tensors a call (True) or one (False); by default foreach, where the tensors are plain ones.
+        fused: Triton kernels (True), or not (False); by default on CUDA, where they can step all of the parameters.
         capturable: keep the step count on the parameter's device too, so that a step can be captured in a graph.
         differentiable: let autograd run through the step.
         norm_scope: ‖z‖ over all "global" groups together (the paper), over each "group", or over each "tensor".
         process_group: the ranks that together have one replica of the model, where each rank's optimizer has a share of
             it; not needed for DTensors on meshes of all ranks, nor under DDP.
-        state_dtype: z's dtype; by itself the parameter's, float32 for 16-bit ones.
+        state_dtype: z's dtype; by default the parameter's, float32 for 16-bit ones.
         stochastic_rounding: round bfloat16 parameters up or down at random, as often as they are near, so that steps
             smaller than their rounding are not lost; the same step rounds in the same way whenever it is taken.
 
@@ -139,6 +141,7 @@ class AdamPlus(TwoPoints):
         self._training, self._torn = True, False  # a compiled step would be compiled again for attributes that come
         super().__init__(params, defaults)
 
+    _named: bool = False  # after its powers: no state_dict may bring others
     _plan: Any = None  # of fused execution: tables on the device, made when first needed
     _joint: Joint | None = None  # the ranks that have parts of the parameters
 
@@ -155,6 +158,8 @@ class AdamPlus(TwoPoints):
             _settings.check(settings)
             if settings["differentiable"] != self.defaults["differentiable"]:
                 raise ValueError("differentiable holds for all groups: pass it to the optimizer")
+            if "process_group" in param_group:
+                raise ValueError("process_group holds for all groups: pass it to the optimizer")
             if self.process_group is not None and settings["norm_scope"] != "global":
                 raise ValueError('process_group joins shares of one global vector: it needs norm_scope="global"')
         super().add_param_group(param_group)
@@ -162,12 +167,14 @@ class AdamPlus(TwoPoints):
         try:
             refuse_fused(self.param_groups, self.state)
             for i, p in enumerate(group["params"]):
+                if p.requires_grad:
+                    refuse_dtype(p, group)
                 if p.is_conj():
                     raise ValueError(
                         f"parameter {i} is a conjugate that torch has not written to memory, and a step would write "
                         "into a copy: pass nn.Parameter(p.detach().resolve_conj())"
                     )
-        except (RuntimeError, ValueError):
+        except (RuntimeError, TypeError, ValueError):
             self.param_groups.pop()
             raise
         self._joint = None
@@ -238,7 +245,8 @@ class AdamPlus(TwoPoints):
             if run is None and compiling:
                 call_fused(self.param_groups, rows, *self._amp())
             elif run is None:
-                self._plan = fused_plan(self.param_groups, self.state, self._joint)
+                with torch.inference_mode(False):  # as in _make_states
+                    self._plan = fused_plan(self.param_groups, self.state, self._joint)
                 if not self._run_plan():
                     raise RuntimeError("a gradient is not as its parameter: give it the same shape and device")
                 if _capturing():  # its tables are empty until the graph is replayed, so no eager step may use them
@@ -264,7 +272,8 @@ class AdamPlus(TwoPoints):
             try:
                 adam_plus(batches, self._joint)
             except Exception:
-                self._torn = any(not isinstance(part.run, Passes) for batch in batches for part in batch.parts)
+                runs = [part.run for batch in batches for part in batch.parts]
+                self._torn = any(not isinstance(run, Passes) or run.begun for run in runs)
                 raise
         if self.defaults["differentiable"]:
             self._keep_history(batches)
@@ -322,8 +331,7 @@ class AdamPlus(TwoPoints):
             if (g := p.grad) is None:
                 continue
             state = self.state[p]
-            if fused:
-                suit(p, state)
+            suit(p, state) if fused else refuse_other_data(p, state)
             if compiling and separate(state):
                 self._plan = None
             params.append(p)
@@ -334,8 +342,9 @@ class AdamPlus(TwoPoints):
 
     def _make_states(self, group: dict[str, Any]) -> None:
         new = [p for p in group["params"] if not self.state.get(p) and p.grad is not None]
-        for p, state in zip(new, new_states(new, group), strict=True):
-            self.state[p] = state
+        with torch.inference_mode(False):  # or nobody could write to it outside of that mode
+            for p, state in zip(new, new_states(new, group), strict=True):
+                self.state[p] = state
 
     def _refuse_wrong_mode(self) -> None:
         self._refuse_torn_state()
@@ -354,7 +363,7 @@ class AdamPlus(TwoPoints):
             _settings.check_execution(group)
             # A compiler would specialise on every value. (Dynamo traces without running: coverage sees one branch.)
             if not torch.compiler.is_compiling():  # pragma: no branch
-                _settings.check_floats(group)
+                _settings.check_plain(group)
             for j, p in enumerate(group["params"]):
                 if differentiable and is_split(p):
                     raise RuntimeError(f"parameter {j} of group {i} is a DTensor, and differentiable=True takes none")
@@ -422,7 +431,7 @@ class AdamPlus(TwoPoints):
 
         def check(_: Any, candidate: dict[str, Any]) -> dict[str, Any]:
             candidate = complete(self, candidate)
-            refuse_foreign(self, candidate)
+            refuse_foreign(self, candidate, self._named)
             saved.update(candidate)
             return candidate
 

@@ -13,6 +13,7 @@ class Passes:
     """How one part is executed: ‖z_t‖ is the first pass, which writes nothing, and ŵ_{t+1} the second."""
 
     keep: float | Tensor = 1.0
+    begun: bool = False  # to write
 
     def gradients(
         self, gs: list[Tensor], w_hats: list[Tensor], zs: list[Tensor], maximize: bool, weight_decay: float
@@ -29,6 +30,7 @@ class Passes:
         if sign > 0:
             self.offset = scales
         else:
+            self.begun = True
             self.table.update(self.offset, scales, keep=_column([self.keep]), **self.settings)
             torch.autograd.graph.increment_version(xs)  # so that autograd notices; z is never part of a graph
         return xs

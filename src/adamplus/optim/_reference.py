@@ -8,6 +8,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
+from . import _settings
+
 
 class AdamPlusReference(Optimizer):
     r"""Adam⁺ as printed, for any power p of the norm and any power a of β; slow, and obviously right.
@@ -67,12 +69,24 @@ class AdamPlusReference(Optimizer):
             "maximize": maximize,
             "norm_scope": norm_scope,
         }
-        self.training: bool = True
         super().__init__(params, defaults)
+
+    training: bool = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "training": self.training}
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group; its settings default to the optimizer's."""
+        if isinstance(param_group, dict):
+            _settings.check_method({**self.defaults, **param_group})
+        super().add_param_group(param_group)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step of Algorithm 1."""
+        if not self.training:
+            raise RuntimeError("step() in eval mode: gradients belong to ŵ. Call train() before the forward pass")
         loss = None
         if closure is not None:
             with torch.enable_grad():

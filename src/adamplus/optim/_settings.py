@@ -23,38 +23,42 @@ RULES: dict[str, tuple[Callable[[float], bool], tuple[str, str]]] = {
 
 def check(settings: dict[str, Any]) -> None:
     """Raise what is wrong with a group's settings, naming the value and the way out."""
-    for name in ("lr", "beta"):
-        check_number(name, _number(name, settings[name]))
-    check_floats(settings)
+    check_method(settings)
     state_dtype = settings["state_dtype"]
     if state_dtype is not None and state_dtype not in STATE_DTYPES:
         raise TypeError(f"state_dtype must be one of {', '.join(map(str, STATE_DTYPES))} or None, got {state_dtype!r}")
     check_execution(settings)
 
 
-def check_floats(settings: dict[str, Any]) -> None:
+def check_method(settings: dict[str, Any]) -> None:
+    """Raise what is wrong with what a group computes, however it is executed."""
+    for name in ("lr", "beta"):
+        check_number(name, _number(name, settings[name]))
+    check_plain(settings)
+
+
+def check_plain(settings: dict[str, Any]) -> None:
     """Check what may have changed since the group was made, without reading a tensor."""
     for name in RULES:
         if name not in ("lr", "beta") or not isinstance(settings[name], Tensor):
             check_number(name, _plain_number(name, settings[name]))
     if settings["norm_scope"] not in SCOPES:
         raise ValueError(f"norm_scope must be one of {', '.join(map(repr, SCOPES))}, got {settings['norm_scope']!r}")
+    for name in ("decoupled_weight_decay", "maximize"):
+        _check_flag(name, settings[name])
 
 
 def check_number(name: str, value: float) -> None:
     """Raise if a setting is outside of its range."""
     allowed, words = RULES[name]
     if not allowed(value):
-        raise ValueError(f"{name} must be {words[0]}, got {value}{words[1]}")
+        raise ValueError(f"{name} must be {words[0]}, got {value}{words[1] if math.isfinite(value) else ''}")
 
 
 def check_execution(settings: dict[str, Any]) -> None:
     """Raise what is wrong with how the step is to be executed."""
     for name in ("foreach", "fused", "capturable", "differentiable", "stochastic_rounding"):
-        if settings[name] not in ((True, False, None) if name in ("foreach", "fused") else (True, False)):
-            raise TypeError(
-                f"{name} must be True{' or None' * (name in ('foreach', 'fused'))} or False, got {settings[name]!r}"
-            )
+        _check_flag(name, settings[name], or_none=name in ("foreach", "fused"))
     if settings["fused"] and settings["foreach"]:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together: leave one of them None")
     if settings["fused"] and settings["differentiable"]:
@@ -67,6 +71,11 @@ def check_execution(settings: dict[str, Any]) -> None:
         )
     if settings["capturable"] and settings["differentiable"]:
         raise RuntimeError("capturable=True and differentiable=True exclude each other: a graph has no autograd")
+
+
+def _check_flag(name: str, value: Any, or_none: bool = False) -> None:
+    if value not in ((True, False, None) if or_none else (True, False)):
+        raise TypeError(f"{name} must be True{' or None' * or_none} or False, got {value!r}")
 
 
 def _number(name: str, value: Any) -> float:

@@ -27,11 +27,21 @@ def new_states(params: list[Tensor], group: dict[str, Any]) -> list[dict[str, Te
 
 
 def _new_z(p: Tensor, group: dict[str, Any]) -> Tensor:
+    refuse_dtype(p, group)
     own = p.dtype.to_real()
     dtype = group["state_dtype"] or (torch.float32 if own.itemsize == 2 else own)
-    if p.is_complex() and dtype.itemsize == 2:
-        raise TypeError(f"state_dtype={dtype} for a {p.dtype} parameter: complex z is float32 or float64")
     return torch.zeros_like(p, dtype=dtype.to_complex() if p.is_complex() else dtype)
+
+
+def refuse_dtype(p: Tensor, group: dict[str, Any]) -> None:
+    """Raise for a parameter that no step can move."""
+    if not (p.is_floating_point() or p.is_complex()) or p.dtype.to_real().itemsize < 2:
+        raise TypeError(
+            f"a parameter is {p.dtype}, and steps are smaller than its rounding: leave it out, or train a copy of it "
+            "in 16 bits or more"
+        )
+    if p.is_complex() and (dtype := group["state_dtype"]) is not None and dtype.itemsize == 2:
+        raise TypeError(f"state_dtype={dtype} for a {p.dtype} parameter: complex z is float32 or float64")
 
 
 def together(scalars: list[Tensor], homes: list[tuple[torch.device, torch.dtype]]) -> list[Tensor]:
@@ -152,8 +162,8 @@ def _has_nothing_new(own: dict[str, Any], group: dict[str, Any]) -> bool:
     return same and torch.equal(group["record"].cpu(), own["record"].cpu())
 
 
-def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
-    """Raise, before anything changes, for a state_dict that this optimizer cannot continue."""
+def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any], named: bool) -> None:
+    """Raise, before anything changes, for a state_dict that this optimizer, if `named` after its powers, cannot use."""
     if not {"state", "param_groups"} <= set(state_dict):
         raise ValueError(
             f"a state_dict has state and param_groups, this one {', '.join(map(str, state_dict)) or 'nothing'}"
@@ -165,6 +175,8 @@ def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
         if torch.as_tensor(group["record"]).shape != (4,):  # a kernel would write past it
             raise ValueError(f"record of group {i} has to be ‖z‖, η, Σ‖z‖ and steps, and is {group['record']!r}")
         _settings.check({**optimizer.defaults, **group, **{name: optimizer.defaults[name] for name in EXECUTION}})
+    if named:
+        _refuse_other_powers(optimizer, groups)
     if len({group["training"] for group in groups}) > 1:
         raise ValueError("this state_dict has groups in train mode and groups in eval mode: save them in one mode")
     ids = [i for group in groups for i in group["params"]]
@@ -189,6 +201,16 @@ def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
                 "is not: load it by set_optimizer_state_dict of torch.distributed.checkpoint.state_dict, "
                 "with full_state_dict=True in its options where z is whole"
             )
+
+
+def _refuse_other_powers(optimizer: Optimizer, groups: list[dict[str, Any]]) -> None:
+    for i, (group, own) in enumerate(zip(groups, optimizer.param_groups, strict=False)):
+        for name in ("norm_power", "beta_power"):
+            if group.get(name, own[name]) != own[name]:
+                raise ValueError(
+                    f"this state_dict is of another method: its group {i} has {name}={group[name]:g}, and this "
+                    f"{type(optimizer).__name__} has {own[name]:g}. Load it into the class that wrote it"
+                )
 
 
 def _offset_dtype(p: Tensor) -> torch.dtype:
