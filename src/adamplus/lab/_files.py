@@ -12,6 +12,7 @@ from types import ModuleType
 import torch
 
 from ._errors import InputError
+from ._imports import imported, refuse_mixtures
 
 LOOP = ("_learner", "_optimizing", "_evaluation", "_meter", "_capture", "_repeating", "augment")
 """The files of the loop that trains."""
@@ -21,6 +22,9 @@ def load_file(path: Path, what: str) -> ModuleType:
     """The file as a module; an error in it is told with its file and line."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file, which should have {what}")
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.insert(0, folder)  # as Python does for a file that it runs: what lies beside it can be imported
+    refuse_mixtures(path)
     name = "adamplus_file_" + hashlib.sha256(str(path.resolve()).encode() + path.read_bytes()).hexdigest()[:16]
     if name in sys.modules:  # once, or what a file caches would be made anew for every run
         return sys.modules[name]
@@ -42,8 +46,14 @@ def load_file(path: Path, what: str) -> ModuleType:
 
 
 def digest(path: Path) -> str:
-    """Of what a file does: that of Python stays where words change, or runs would be lost by a comment."""
-    return hashlib.sha256(_deeds(path)).hexdigest()
+    """Of what a file and the files of its owner's that it imports do.
+
+    That of Python stays where words change, or runs would be lost by a comment.
+    """
+    whole = hashlib.sha256(_deeds(path))
+    for name, file in imported(path).items():
+        whole.update(name.encode() + _deeds(file))
+    return whole.hexdigest()
 
 
 def _deeds(path: Path) -> bytes:

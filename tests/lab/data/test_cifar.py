@@ -187,8 +187,12 @@ def test_the_other_cifar_is_noticed(tmp_path: Path):
     folder = write_cifar(tmp_path, "cifar100")
     data, _labels = images(3, 100)
     (folder / "train").write_bytes(pickled(data, [3, 4, 100], "fine_labels"))
-    with pytest.raises(InputError, match="label 100, and labels are 0 to 99: is this the other CIFAR"):
+    with pytest.raises(InputError, match=r"label 100, and labels are 0 to 99\. If this is to be the official"):
         cifar.read("cifar100", tmp_path)
+    folder = write_cifar(tmp_path)
+    (folder / "data_batch_1").write_bytes(pickled(data, [3, 4, 99], "labels"))
+    with pytest.raises(InputError, match=r"label 99, and labels are 0 to 9 \(those of CIFAR-100 go on to 99\)\. If"):
+        cifar.read("cifar10", tmp_path)
 
 
 def test_damaged_archives_are_told(tmp_path: Path):

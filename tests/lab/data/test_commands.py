@@ -81,3 +81,11 @@ def test_what_goes_wrong_is_told_without_a_traceback(tmp_path: Path):
         assert result.exit_code == 2
         assert told in " ".join(result.output.split())
         assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("command", [("where",), ("verify",), ("download", "wikitext2")])
+def test_a_file_is_no_folder_of_data(command: tuple[str, ...], tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    result = run(*command, "--data", tmp_path / "file")
+    assert result.exit_code == 2
+    assert "file is no folder, and data sets are in one: name it by --data or $ADAMPLUS_DATA" in result.output

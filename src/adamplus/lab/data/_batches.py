@@ -90,8 +90,8 @@ def _checked(images: np.ndarray, labels: np.ndarray, kind: Kind, where: str) -> 
         raise InputError(f"{where}: {len(images):,} images, and labels of the shape {list(labels.shape)}")
     if labels.min() < 0 or labels.max() >= kind.classes:
         row = int(np.flatnonzero((labels < 0) | (labels >= kind.classes))[0])
+        other = " (those of CIFAR-100 go on to 99)" if kind.classes == 10 and labels.max() < 100 else ""
         raise InputError(
-            f"{where}: image {row} has the label {labels[row]}, and labels are 0 to {kind.classes - 1}: "
-            "is this the other CIFAR?"
+            f"{where}: image {row} has the label {labels[row]}, and labels are 0 to {kind.classes - 1}{other}"
         )
     return Batch(images, labels.astype(np.uint8))

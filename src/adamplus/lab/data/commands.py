@@ -21,8 +21,8 @@ Root = Annotated[
 @data_app.command()
 def where(root: Root = None) -> None:
     """Every data set that is known, and where it is."""
-    folder = data.data_root(root)
     with said_plainly():
+        folder = data.data_root(root)
         found = data.where(folder)
     typer.echo(f"{folder}:")
     for one, place in found:
@@ -42,8 +42,8 @@ def verify(
     root: Root = None,
 ) -> None:
     """Every file against its known digest; exit code 1 where one is missing or wrong."""
-    folder = data.data_root(root)
     with said_plainly():
+        folder = data.data_root(root)
         rows = data.verify(folder, names or ())
     if not rows:
         typer.echo(f"{folder}: there is no data set in it")
@@ -61,9 +61,9 @@ def download(
     names: Annotated[list[str], typer.Argument(help="Data sets.", show_default=False)], root: Root = None
 ) -> None:
     """Get data sets from their official addresses; what was interrupted goes on."""
-    folder = data.data_root(root)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with said_plainly():
+        folder = data.data_root(root)
         for name in names:
             with Progress(*columns, TimeRemainingColumn()) as progress:
                 path = data.download(name, folder, _bar(progress))

@@ -114,6 +114,11 @@ def read(root: Path | None = None, states: int = STATES) -> Speech:
     return Speech(*(Archives(folder / split, states) for split in SPLITS))
 
 
+def archives(table: Path) -> list[Path]:
+    """The archives that a table, an .scp, points into."""
+    return sorted({entry.archive for entry in _from_table(table).values()})
+
+
 def read_array(entry: Entry, what: str) -> np.ndarray:
     """One array of an archive. Only Kaldi's binary arrays: kaldiio would also run commands and load pickles."""
     matio = _kaldiio()

@@ -8,7 +8,7 @@ from pathlib import Path
 from .._errors import InputError
 from .._progress import console, say
 from .._store import Store, write
-from ..data import SETS, data_root, verify
+from ..data import SETS, data_root, kaldi, verify
 
 LARGE = 1 << 26
 UNOFFICIAL = "not the official"
@@ -29,9 +29,11 @@ def check(name: str) -> dict[str, str]:
 
 
 def _mark(path: Path) -> str:
-    """Of a file whose digest may be unknown: its bytes, where they are few, as those of tables; else how many."""
+    """Of a file whose digest may be unknown: its bytes, or how many if they are many, as of a table's archives."""
     size = path.stat().st_size if path.is_file() else 0
-    return str(size) if size > LARGE or not size else hashlib.sha256(path.read_bytes()).hexdigest()
+    mark = str(size) if size > LARGE or not size else hashlib.sha256(path.read_bytes()).hexdigest()
+    named = kaldi.archives(path) if path.suffix == ".scp" and size else []
+    return " ".join([mark, *(str(archive.stat().st_size if archive.is_file() else 0) for archive in named)])
 
 
 def note(name: str, folder: Path) -> None:

@@ -1,0 +1,121 @@
+"""Files that a task of one's own imports: they lie beside it, and are a part of it."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adamplus.lab import _imports, tasks
+from adamplus.lab._errors import InputError
+from adamplus.lab._files import digest, load_file
+from adamplus.lab._imports import imported
+
+TASK = '''"""A line."""
+import torch
+from adamplus.lab.tasks import Task
+from own_models.nets import line
+
+class Line(Task):
+    def data(self):
+        import own_numbers
+        x = torch.linspace(-1, 1, 40).unsqueeze(1)
+        return {"train": (x, own_numbers.SLOPE * x), "validation": (x, x), "test": (x, x)}
+
+    def model(self):
+        return line()
+
+    def loss(self, outputs, y):
+        return (outputs - y).square().mean()
+'''
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # by its time, a file edited within a second is the old one
+    monkeypatch.setattr(_imports, "_known", {})
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith(("own_", "adamplus_file_")):
+            del sys.modules[name]
+
+
+def written(folder: Path) -> Path:
+    (folder / "own_models" / "parts").mkdir(parents=True)
+    (folder / "own_models" / "__init__.py").write_text("")
+    (folder / "own_models" / "nets.py").write_text("from .parts.layers import layer\nline = layer\n")
+    (folder / "own_models" / "parts" / "__init__.py").write_text("from ..sizes import WIDTH\n")
+    (folder / "own_models" / "parts" / "layers.py").write_text(
+        "from torch import nn\nfrom . import WIDTH\ndef layer():\n    return nn.Linear(1, WIDTH)\n"
+    )
+    (folder / "own_models" / "sizes.py").write_text("WIDTH = 1\n")
+    (folder / "own_numbers.py").write_text("SLOPE = 2.0\n")
+    task = folder / "task.py"
+    task.write_text(TASK)
+    return task
+
+
+def test_a_task_imports_what_lies_beside_it(tmp_path: Path):
+    task, _ = tasks.find(str(written(tmp_path)))
+    assert task.model()(task.data()["train"][0]).shape == (40, 1)
+
+
+def test_all_of_ones_own_that_is_imported_is_found_and_nothing_else(tmp_path: Path):
+    found = imported(written(tmp_path))
+    inner = ("nets", "parts", "parts.layers", "sizes")
+    assert list(found) == ["own_models", *(f"own_models.{name}" for name in inner), "own_numbers"]
+    assert found["own_models.parts"] == tmp_path / "own_models" / "parts" / "__init__.py"
+    task, _ = tasks.find(str(tmp_path / "task.py"))
+    task.data()
+    assert imported(tmp_path / "task.py") == found  # also when they are there
+
+
+@pytest.mark.parametrize("name", ["own_models/sizes.py", "own_models/parts/layers.py", "own_numbers.py"])
+def test_a_task_is_another_one_where_what_it_imports_has_changed(name: str, tmp_path: Path):
+    task = written(tmp_path)
+    before = digest(task)
+    file = tmp_path / name
+    file.write_text("# why\n" + file.read_text())
+    assert digest(task) == before
+    file.write_text(file.read_text() + "MORE = 1\n")
+    assert digest(task) != before
+
+
+def test_a_file_that_was_edited_after_it_was_imported_is_refused(tmp_path: Path):
+    task = written(tmp_path)
+    load_file(task, "a task")
+    load_file(task, "a task")
+    (tmp_path / "own_models" / "sizes.py").write_text("WIDTH = 2\n")
+    with pytest.raises(InputError, match=r"sizes\.py has changed since this process has read it: start anew"):
+        load_file(task, "a task")
+
+
+def test_two_modules_of_one_name_are_not_mixed_up(tmp_path: Path):
+    one, other = (written(tmp_path / name) for name in ("one", "other"))
+    load_file(one, "a task")
+    with pytest.raises(InputError, match=r"imports own_models, which is .*other.* and .*one.*: rename one of them"):
+        load_file(other, "a task")
+    late = tmp_path / "late" / "task.py"
+    late.parent.mkdir()
+    late.write_text("def data():\n    import own_numbers\n")
+    (late.parent / "own_numbers.py").write_text("SLOPE = 3.0\n")
+    with pytest.raises(InputError, match=r"imports own_numbers, which is .*late.* and .*one.*: rename one of them"):
+        load_file(late, "a task")
+
+
+def test_a_module_of_pythons_own_name_is_refused(tmp_path: Path):
+    (tmp_path / "json.py").write_text("")
+    (tmp_path / "task.py").write_text("import json\n")
+    with pytest.raises(InputError, match=r"imports json, which is .*json\.py and .*: rename one of them"):
+        load_file(tmp_path / "task.py", "a task")
+
+
+def test_relative_imports_of_a_file_without_a_package_and_broken_files_are_left_to_python(tmp_path: Path):
+    (tmp_path / "task.py").write_text("from . import own_numbers\nimport no_such_module.inside\n")
+    assert imported(tmp_path / "task.py") == {}
+    (tmp_path / "task.py").write_text("def\n")
+    assert imported(tmp_path / "task.py") == {}
+    with pytest.raises(InputError, match="line 1: "):
+        load_file(tmp_path / "task.py", "a task")
