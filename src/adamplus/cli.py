@@ -12,6 +12,7 @@ try:
     from .lab import bench, comparison
     from .lab._plainly import said_plainly
     from .lab.data.commands import data_app
+    from .lab.optimizers import CONTENDERS
     from .lab.reproduce.commands import reproduce
     from .lab.theory.commands import theory_app
 
@@ -45,7 +46,11 @@ Json = Annotated[Path | None, typer.Option("--json", help="Write the numbers the
 def compare(
     task: Annotated[list[str] | None, typer.Argument(help="Names, or files of your own; the embedded tasks.")] = None,
     optimizers: Annotated[
-        str, typer.Option(help="Names, separated by commas; `name:key=value;key=value` fixes settings.")
+        str,
+        typer.Option(
+            help=f"Of {', '.join(CONTENDERS)}, or files of your own, with commas; "
+            "`name:key=value;key=value` fixes settings."
+        ),
     ] = ",".join(comparison.PAPER),
     seeds: Annotated[int, typer.Option(help="Final runs of each optimizer on each task.")] = 3,
     tune: Annotated[int, typer.Option(help="Trials of each optimizer on each task; 0: the middle of each range.")] = 0,

@@ -121,10 +121,15 @@ def test_only_the_first_run_of_a_command_has_the_start(said: str):
     assert f"SGD on CIFAR-100 took {starts[0]:.1f} s until its first epoch had ended, and momentum SGD, after" in said
     assert f"in the same process, {starts[1]:.1f} s; {ends[0]:.1f} and {ends[1]:.1f} s to the end" in said
     plus = [_lines(f"paper/{name}", "adam-plus") for name in ("cifar10", "cifar100")]
-    sums = [lines[-1]["wall_seconds"] - lines[0]["wall_seconds"] + starts[1] for lines in plus]
-    assert "meet both aims, {:.0f} and {:.0f} s: a sum, not a run".format(*sums) in said
+    epochs = [lines[-1]["wall_seconds"] - lines[0]["wall_seconds"] for lines in plus]  # all but the first
+    sums = [seconds + starts[1] for seconds in epochs]
+    assert "would take {:.0f} and {:.0f} s, within both aims".format(*sums) in said
     assert sums[0] < 390
     assert sums[1] < 300
+    again = json.loads((ROOT / "results" / "lab" / "h200-start.json").read_text())["runs"]["again"]["set_up"]
+    sums = [seconds * 350 / 349 + again for seconds in epochs]
+    missed = f"with the {again:.1f} s of a set-up from torch's cache, below, {sums[0]:.0f} and {sums[1]:.0f}, and miss"
+    assert f"{missed} the first by {sums[0] - 390:.0f} s. These are sums, not runs" in said
 
 
 @pytest.mark.parametrize(("title", "aim"), [("CIFAR-10", 390), ("CIFAR-100", 300)])
