@@ -1,6 +1,6 @@
 """Draw docs/figures/report.png: parts of the page that `make demo` writes, as a browser shows them.
 
-`python docs/figures/report.py runs/demo/report.html`, with chromium and its driver installed.
+`python docs/figures/report.py runs/demo/report.html`, with selenium, chromium and its driver installed.
 """
 
 import base64

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adamplus.lab import _imports, tasks
+from adamplus.lab import _files, _imports, tasks
 from adamplus.lab._errors import InputError
 from adamplus.lab._files import digest, load_file
 from adamplus.lab._imports import imported
@@ -34,7 +34,7 @@ class Line(Task):
 def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # by its time, a file edited within a second is the old one
-    monkeypatch.setattr(_imports, "_known", {})
+    monkeypatch.setattr(_imports, "_read", {})
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -105,11 +105,59 @@ def test_two_modules_of_one_name_are_not_mixed_up(tmp_path: Path):
         load_file(late, "a task")
 
 
-def test_a_module_of_pythons_own_name_is_refused(tmp_path: Path):
-    (tmp_path / "json.py").write_text("")
-    (tmp_path / "task.py").write_text("import json\n")
-    with pytest.raises(InputError, match=r"imports json, which is .*json\.py and .*: rename one of them"):
-        load_file(tmp_path / "task.py", "a task")
+def test_a_folder_that_comes_later_hides_nothing_of_an_earlier_one(tmp_path: Path):
+    """The second file does not import what has the name of the first one's."""
+    first, second = written(tmp_path / "one"), tmp_path / "two" / "task.py"
+    second.parent.mkdir()
+    second.write_text("")
+    (second.parent / "own_numbers.py").write_text("SLOPE = 3.0\n")
+    task, _ = tasks.find(str(first))
+    load_file(second, "a task")
+    x, y = task.data()["train"]
+    assert (y == 2 * x).all()
+
+
+def test_files_with_names_of_others_are_not_taken_for_these(tmp_path: Path):
+    """Python's own, and an installed package that the file itself is named after."""
+    (tmp_path / "random.py").write_text("raise ImportError")
+    (tmp_path / "selenium.py").write_text("import random\nimport selenium\nvalue = random.Random, selenium.__file__\n")
+    assert imported(tmp_path / "selenium.py") == {}
+    assert "site-packages" in load_file(tmp_path / "selenium.py", "a task").value[1]
+
+
+def test_folders_need_no_init_file(tmp_path: Path):
+    inner = tmp_path / "own_a" / "own_b"
+    inner.mkdir(parents=True)
+    (inner / "nets.py").write_text("WIDTH = 3\n")
+    (tmp_path / "task.py").write_text("import own_a.own_b.nets as nets\n")
+    assert list(imported(tmp_path / "task.py")) == ["own_a.own_b.nets"]
+    assert load_file(tmp_path / "task.py", "a task").nets.WIDTH == 3
+
+
+def test_links_are_the_files_that_they_point_to(tmp_path: Path):
+    (tmp_path / "elsewhere.py").write_text("WIDTH = 3\n")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "own_linked.py").symlink_to(tmp_path / "elsewhere.py")
+    (folder / "task.py").write_text("import own_linked\n")
+    for _ in range(2):
+        load_file(folder / "task.py", "a task")
+    (tmp_path / "again").symlink_to(folder)
+    load_file(tmp_path / "again" / "task.py", "a task")
+
+
+def test_two_files_of_one_folder_share_what_lies_there(tmp_path: Path):
+    task = written(tmp_path)
+    (tmp_path / "more.py").write_text("from task import Line\nimport own_numbers\n")
+    load_file(task, "a task")
+    assert "task" in imported(tmp_path / "more.py")
+    load_file(tmp_path / "more.py", "a task")
+
+
+def test_code_that_is_nested_too_deep_is_digested_as_it_stands(tmp_path: Path):
+    file = tmp_path / "deep.py"
+    file.write_text("x = " + " + ".join(["1"] * 5000) + "\n")
+    assert _files._deeds(file) == file.read_bytes()
 
 
 def test_relative_imports_of_a_file_without_a_package_and_broken_files_are_left_to_python(tmp_path: Path):

@@ -324,15 +324,19 @@ def test_a_parameter_with_data_of_another_shape_is_refused_and_starts_anew_witho
 
 
 @pytest.mark.parametrize("how", [{"foreach": False}, {"foreach": True}, {"fused": True}], ids=str)
-def test_a_first_step_in_inference_mode_is_a_step(how: dict[str, Any]):
+def test_what_is_made_in_inference_mode_steps_outside_of_it(how: dict[str, Any]):
     p, q = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
-    optimizer, other = AdamPlus([p], **how), AdamPlus([q], **how)
+    other = AdamPlus([q], **how)
+    with torch.inference_mode():
+        optimizer = AdamPlus([p], **how)
     for inference in (True, False, True):
         p.grad, q.grad = torch.ones(2), torch.ones(2)
         with torch.inference_mode(inference):
             optimizer.step()
+            optimizer.load_state_dict(optimizer.state_dict())
         other.step()
     assert torch.equal(p, q)
+    assert optimizer.stats() == other.stats()
 
 
 def test_native_steps_that_break_off_after_they_began_to_write_are_torn(monkeypatch: pytest.MonkeyPatch):
@@ -351,19 +355,22 @@ def test_native_steps_that_break_off_after_they_began_to_write_are_torn(monkeypa
         optimizer.eval()
 
 
-def test_another_member_of_the_family_does_not_take_over_a_state_dict():
+def test_another_method_does_not_take_over_in_silence():
+    """Powers are settings, which a state_dict brings along, and are the method: NIGT has no others."""
     p = nn.Parameter(torch.ones(2))
-    for kind in (NIGT, NAdamPlus):
-        optimizer = kind([p])
-        with pytest.raises(ValueError, match=r"another method: its group 0 has norm_power=0\.5, and this N"):
-            optimizer.load_state_dict(AdamPlus([p]).state_dict())
-        optimizer.load_state_dict(kind([p], lr=0.3).state_dict())
-        assert optimizer.param_groups[0]["lr"] == 0.3
-    general = AdamPlus([p])
-    general.load_state_dict(NIGT([p]).state_dict())  # it takes any powers, and so those of a checkpoint
-    assert general.param_groups[0]["norm_power"] == 1
+    with pytest.raises(ValueError, match=r"NIGT has beta_power=0, got 1\.0: AdamPlus takes other powers"):
+        NIGT([p]).load_state_dict(AdamPlus([p]).state_dict())
     with pytest.raises(ValueError, match=r"NIGT has norm_power=1, got 0\.5: AdamPlus takes other powers"):
         NIGT([{"params": [p], "norm_power": 0.5}])
+    same: list[Any] = [(NAdamPlus, {"norm_power": 0.4}), (NAdamPlus, {}), (NIGT, {}), (AdamPlus, {})]
+    for kind, settings in same:
+        optimizer = kind([p], **settings)
+        optimizer.load_state_dict(kind([p], lr=0.3, **settings).state_dict())
+        assert optimizer.param_groups[0]["lr"] == 0.3
+    optimizer = NAdamPlus([p])
+    with pytest.warns(UserWarning, match=r"another method was loaded: .* \[\(0\.5, 1\.0\)\], and this NAdamPlus had"):
+        optimizer.load_state_dict(AdamPlus([p]).state_dict())
+    assert optimizer.param_groups[0]["norm_power"] == 0.5
 
 
 def test_a_process_group_is_one_for_all_groups():

@@ -23,7 +23,7 @@ def load_file(path: Path, what: str) -> ModuleType:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file, which should have {what}")
     if (folder := str(path.resolve().parent)) not in sys.path:
-        sys.path.insert(0, folder)  # as Python does for a file that it runs: what lies beside it can be imported
+        sys.path.append(folder)  # what lies beside it can be imported; last, or it might hide what others import
     refuse_mixtures(path)
     name = "adamplus_file_" + hashlib.sha256(str(path.resolve()).encode() + path.read_bytes()).hexdigest()[:16]
     if name in sys.modules:  # once, or what a file caches would be made anew for every run
@@ -46,7 +46,7 @@ def load_file(path: Path, what: str) -> ModuleType:
 
 
 def digest(path: Path) -> str:
-    """Of what a file and the files of its owner's that it imports do.
+    """Of what a file and the files of its folder that it imports do.
 
     That of Python stays where words change, or runs would be lost by a comment.
     """
@@ -59,13 +59,15 @@ def digest(path: Path) -> str:
 def _deeds(path: Path) -> bytes:
     """The content; of Python, the code without comments, docstrings and layout."""
     content = path.read_bytes()
-    if path.suffix != ".py" or b"__doc__" in content:
-        return content
+    return content if path.suffix != ".py" or b"__doc__" in content else _code(content)
+
+
+@cache
+def _code(content: bytes) -> bytes:
     try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError):
+        return ast.unparse(_Wordless().visit(ast.parse(content))).encode()
+    except (SyntaxError, ValueError, RecursionError):  # the last for a table of thousands of terms
         return content
-    return ast.unparse(_Wordless().visit(tree)).encode()
 
 
 class _Wordless(ast.NodeTransformer):

@@ -1,26 +1,24 @@
-"""Which files of somebody's own a Python file imports: those that are neither Python's, nor installed, nor ours."""
+"""Which files of its own folder a Python file imports: they are as much a part of what it does as itself."""
 
 import ast
 import importlib.util
 import sys
-import sysconfig
 from collections.abc import Iterator
-from functools import lru_cache
-from importlib.machinery import ModuleSpec, PathFinder
+from functools import cache
 from pathlib import Path
 
 from ._errors import InputError
 
 PACKAGE = Path(__file__).resolve().parents[1]
-INSTALLED = {"site-packages", "dist-packages"}
 
-_known: dict[str, tuple[Path, bytes]] = {}  # the modules that this process has been asked for, as they were then
+_read: dict[Path, bytes] = {}  # what this process may have executed of them
 
 
 def imported(path: Path) -> dict[str, Path]:
-    """By name, the files of its folder and of its owner's packages that a file imports, and those that these import.
+    """By name, the files of its folder and below that a file imports, and those that these import.
 
-    Nothing is executed: what stands in `import` statements is looked for, inside of functions, too.
+    Nothing is executed: what stands in `import` statements is looked for, inside of functions, too. A file that has the
+    name of a module of Python's own is none of them.
     """
     path = path.resolve()
     if PACKAGE in path.parents:
@@ -29,25 +27,21 @@ def imported(path: Path) -> dict[str, Path]:
     waiting = [("", path)]
     while waiting:
         for name in _names(*waiting.pop()):
-            if name not in found and (file := _file(name, path.parent)) not in (None, path):
+            file = _beside(name, path.parent)
+            if name not in found and file is not None and file != path:
                 found[name] = file
                 waiting.append((name, file))
     return dict(sorted(found.items()))
 
 
 def refuse_mixtures(path: Path) -> None:
-    """Raise where a file would not get what is on the disk now: a process has one module of a name, read once."""
-    folder = path.resolve().parent
-    for name in _names("", path):
-        beside = [file for file in (folder / name / "__init__.py", folder / f"{name}.py") if file.is_file()]
-        there = getattr(sys.modules.get(name), "__file__", None)
-        if beside and there is not None and Path(there).resolve() != beside[0]:
-            raise InputError(f"{path} imports {name}, which is {beside[0]} and {there}: rename one of them")
+    """Raise where Python would not give a file what lies beside it: a process has one module of a name, read once."""
     for name, file in imported(path).items():
-        before, content = _known.setdefault(name, (file, file.read_bytes()))
-        if before != file:
-            raise InputError(f"{path} imports {name}, which is {file} and {before}: rename one of them")
-        if content != file.read_bytes():
+        there = _known(name) if "." not in name else None
+        if there not in (None, file.resolve()):
+            raise InputError(f"{path} imports {name}, which is {file} and {there}: rename one of them")
+        content = file.read_bytes()
+        if _read.setdefault(file, content) != content:
             raise InputError(f"{file} has changed since this process has read it: start anew")
 
 
@@ -61,12 +55,12 @@ def _names(module: str, file: Path) -> Iterator[str]:
             yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
-@lru_cache(maxsize=1024)
+@cache
 def _statements(content: bytes) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
     """The import statements of a file: dots, where from, and what."""
     try:
         nodes = list(ast.walk(ast.parse(content)))
-    except (SyntaxError, ValueError):  # which is told where it is executed
+    except (SyntaxError, ValueError, RecursionError):  # which is told where it is executed
         return ()
     return tuple(
         (getattr(node, "level", 0), getattr(node, "module", None) or "", tuple(alias.name for alias in node.names))
@@ -75,25 +69,20 @@ def _statements(content: bytes) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
     )
 
 
-def _file(name: str, folder: Path) -> Path | None:
-    """The file of somebody's own module."""
+def _beside(name: str, folder: Path) -> Path | None:
+    """The file of a module in a folder."""
+    *outer, last = name.split(".")
+    if (outer or [last])[0] in sys.stdlib_module_names:
+        return None
+    place = folder.joinpath(*outer)
+    files = (place / last / "__init__.py", place / f"{last}.py")
+    return next((file for file in files if file.is_file()), None)
+
+
+def _known(name: str) -> Path | None:
+    """The file that Python has, or would take, for a module."""
     if name in sys.modules:
-        origin = getattr(sys.modules[name], "__file__", None)
+        file = getattr(sys.modules[name], "__file__", None)
     else:
-        origin = getattr(_spec(name, folder), "origin", None)
-    if origin is None or not origin.endswith(".py"):
-        return None
-    file = Path(origin).resolve()
-    standard = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib")}
-    is_own = not (PACKAGE in file.parents or standard & set(file.parents) or INSTALLED & set(file.parts))
-    return file if is_own else None
-
-
-def _spec(name: str, folder: Path) -> ModuleSpec | None:
-    outer, _, _ = name.rpartition(".")
-    if not outer:
-        return PathFinder.find_spec(name, [str(folder)]) or importlib.util.find_spec(name)
-    package = _spec(outer, folder)
-    if package is None or package.submodule_search_locations is None:
-        return None
-    return PathFinder.find_spec(name, list(package.submodule_search_locations))
+        file = getattr(importlib.util.find_spec(name), "origin", None)
+    return Path(file).resolve() if file else None

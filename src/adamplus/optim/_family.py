@@ -54,8 +54,6 @@ class NAdamPlus(AdamPlus):
         Liu, Zhang, Orabona and Yang, *Adam⁺: A Stochastic Method with Adaptive Variance Reduction*, 2020.
     """
 
-    _named = True
-
     def __init__(
         self,
         params: ParamsT,
@@ -94,8 +92,6 @@ class NIGT(AdamPlus):
         Cutkosky and Mehta, *Momentum Improves Normalized SGD*, 2020.
     """
 
-    _named = True
-
     def __init__(
         self,
         params: ParamsT,
@@ -109,11 +105,14 @@ class NIGT(AdamPlus):
             raise TypeError("NIGT takes momentum, which is 1 − beta")
         super().__init__(params, lr, _beta(momentum), beta_power=0.0, norm_power=1.0, **options)
 
+    def _check(self, settings: dict[str, Any]) -> None:
+        super()._check(settings)
+        for name, own in (("beta_power", 0.0), ("norm_power", 1.0)):
+            if settings[name] != own:
+                raise ValueError(f"NIGT has {name}={own:g}, got {settings[name]!r}: AdamPlus takes other powers")
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group; its `momentum` is kept as `beta` = 1 − momentum."""
-        for name, own in (("beta_power", 0.0), ("norm_power", 1.0)):
-            if isinstance(param_group, dict) and param_group.get(name, own) != own:
-                raise ValueError(f"NIGT has {name}={own:g}, got {param_group[name]!r}: AdamPlus takes other powers")
         if isinstance(param_group, dict) and "momentum" in param_group:
             if "beta" in param_group:
                 raise ValueError("a group of NIGT has momentum or beta = 1 − momentum, not both")

@@ -138,7 +138,7 @@ class TwoPoints(Optimizer):
     def _move(self, sign: int) -> None:
         moving = [(p, state) for group in self.param_groups for p in group["params"] if (state := self.state.get(p))]
         for p, state in moving:
-            refuse_other_data(p, state)
+            refuse_other_data(p, state["z"])
         try:
             for p, state in moving:
                 w, z = real(local(p.detach())), real(local(state["z"]))

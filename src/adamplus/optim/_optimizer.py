@@ -1,5 +1,6 @@
 """`AdamPlus`, the torch.optim.Optimizer: settings, state and checkpoints around the algorithm."""
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, cast, overload
@@ -135,13 +136,12 @@ class AdamPlus(TwoPoints):
             "state_dtype": state_dtype,
             "stochastic_rounding": stochastic_rounding,
         }
-        _settings.check(defaults)
+        self._check(defaults)
         refuse_foreign_group(process_group)
         self.process_group: ProcessGroup | None = process_group
         self._training, self._torn = True, False  # a compiled step would be compiled again for attributes that come
         super().__init__(params, defaults)
 
-    _named: bool = False  # after its powers: no state_dict may bring others
     _plan: Any = None  # of fused execution: tables on the device, made when first needed
     _joint: Joint | None = None  # the ranks that have parts of the parameters
 
@@ -150,12 +150,16 @@ class AdamPlus(TwoPoints):
         """GradScaler asks: fused kernels unscale, and skip a step with inf, without the host's knowing."""
         return all(group["fused"] for group in self.param_groups)
 
+    def _check(self, settings: dict[str, Any]) -> None:
+        """Raise what is wrong with a group's settings, given or loaded."""
+        _settings.check(settings)
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group in the mode that the others are in; its settings default to the optimizer's."""
         if isinstance(param_group, dict):
             param_group = dict(param_group)  # what is added to it here must not reach another optimizer
             settings = {**self.defaults, **param_group}
-            _settings.check(settings)
+            self._check(settings)
             if settings["differentiable"] != self.defaults["differentiable"]:
                 raise ValueError("differentiable holds for all groups: pass it to the optimizer")
             if "process_group" in param_group:
@@ -179,7 +183,8 @@ class AdamPlus(TwoPoints):
             raise
         self._joint = None
         group["training"] = self._training
-        group["record"] = new_record(group)
+        with torch.inference_mode(False):  # as in _make_states
+            group["record"] = new_record(group)
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -268,6 +273,10 @@ class AdamPlus(TwoPoints):
             if numbers or group["norm_scope"] == "global" or (self._joint and group["norm_scope"] == "group"):
                 shares = [ALONE] * len(numbers) if self._joint is None else [self._joint.shares[i][j] for j in numbers]
                 batches.append(Batch(group, i, numbers, parts(run, group, i, numbers, shares, *columns)))
+        if any(not isinstance(part.run, Passes) for batch in batches for part in batch.parts):  # which have looked
+            for params, _, zs, _, _ in rows:
+                for p, z in zip(params, zs, strict=True):
+                    refuse_other_data(p, z)
         if any(batch.parts for batch in batches) or self._joint is not None:
             try:
                 adam_plus(batches, self._joint)
@@ -331,7 +340,8 @@ class AdamPlus(TwoPoints):
             if (g := p.grad) is None:
                 continue
             state = self.state[p]
-            suit(p, state) if fused else refuse_other_data(p, state)
+            if fused:
+                suit(p, state)
             if compiling and separate(state):
                 self._plan = None
             params.append(p)
@@ -342,6 +352,8 @@ class AdamPlus(TwoPoints):
 
     def _make_states(self, group: dict[str, Any]) -> None:
         new = [p for p in group["params"] if not self.state.get(p) and p.grad is not None]
+        if not new:
+            return
         with torch.inference_mode(False):  # or nobody could write to it outside of that mode
             for p, state in zip(new, new_states(new, group), strict=True):
                 self.state[p] = state
@@ -427,11 +439,12 @@ class AdamPlus(TwoPoints):
         settings. The mode is one for all groups; with `norm_scope="global"`, ‖z‖ and Σ‖z‖ are, too.
         """
         own = [{name: group[name] for name in EXECUTION} for group in self.param_groups]
+        powers = [(group["norm_power"], group["beta_power"]) for group in self.param_groups]
         saved: dict[str, Any] = {}
 
         def check(_: Any, candidate: dict[str, Any]) -> dict[str, Any]:
             candidate = complete(self, candidate)
-            refuse_foreign(self, candidate, self._named)
+            refuse_foreign(self, candidate, self._check)
             saved.update(candidate)
             return candidate
 
@@ -439,7 +452,8 @@ class AdamPlus(TwoPoints):
             self._torn, self._training = False, self.param_groups[0]["training"]
             for group, execution in zip(self.param_groups, own, strict=True):
                 group.update(execution)
-            restore_state(self, saved)
+            with torch.inference_mode(False):  # as in _make_states
+                restore_state(self, saved)
 
         hooks = (
             self.register_load_state_dict_pre_hook(check),  # last, so that it sees what the user's own hooks made
@@ -451,6 +465,13 @@ class AdamPlus(TwoPoints):
             for hook in hooks:
                 hook.remove()
         self._warn_of_another_mode()
+        loaded = [(group["norm_power"], group["beta_power"]) for group in self.param_groups]
+        if loaded != powers:
+            warnings.warn(
+                f"a state_dict of another method was loaded: its powers (of the norm, of β) are {loaded}, and this "
+                f"{type(self).__name__} had {powers}. It goes on with the loaded ones",
+                stacklevel=2,
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         # Without its process group a copy would divide by the wrong norm; with it, pickle says that it cannot.

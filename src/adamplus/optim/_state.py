@@ -1,6 +1,7 @@
 """What an optimizer keeps: z, offset and step of each parameter, and the record of each group's norms."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -64,7 +65,7 @@ def separate(state: dict[str, Tensor]) -> bool:
 
 def suit(p: Tensor, state: dict[str, Tensor]) -> None:
     """Bring a parameter's state to its device and into its layout, as fused kernels need it."""
-    refuse_other_data(p, state)
+    refuse_other_data(p, state["z"])
     for name, value in state.items():
         if value.device != p.device:
             state[name] = value.to(p.device)  # pragma: no cover - of another device, which CI has not
@@ -74,11 +75,11 @@ def suit(p: Tensor, state: dict[str, Tensor]) -> None:
         state["z"] = torch.empty_like(p, dtype=state["z"].dtype).copy_(state["z"])
 
 
-def refuse_other_data(p: Tensor, state: dict[str, Tensor]) -> None:
+def refuse_other_data(p: Tensor, z: Tensor) -> None:
     """Raise where a parameter is not the one that its state was made for."""
-    if state["z"].shape != p.shape:
+    if z.shape != p.shape:
         raise RuntimeError(
-            f"a parameter has shape {tuple(p.shape)}, and its z {tuple(state['z'].shape)}: it was given other data "
+            f"a parameter has shape {tuple(p.shape)}, and its z {tuple(z.shape)}: it was given other data "
             "since its last step. Delete its state (optimizer.state.pop(p)), and it starts anew"
         )
 
@@ -162,8 +163,8 @@ def _has_nothing_new(own: dict[str, Any], group: dict[str, Any]) -> bool:
     return same and torch.equal(group["record"].cpu(), own["record"].cpu())
 
 
-def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any], named: bool) -> None:
-    """Raise, before anything changes, for a state_dict that this optimizer, if `named` after its powers, cannot use."""
+def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any], check: Callable[[dict[str, Any]], None]) -> None:
+    """Raise, before anything changes, for a state_dict that this optimizer cannot continue; `check` is for settings."""
     if not {"state", "param_groups"} <= set(state_dict):
         raise ValueError(
             f"a state_dict has state and param_groups, this one {', '.join(map(str, state_dict)) or 'nothing'}"
@@ -174,9 +175,7 @@ def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any], named: bool
             raise ValueError(f"this state_dict is not Adam⁺'s: its group {i} has no {', '.join(missing)}. {INSTEAD}")
         if torch.as_tensor(group["record"]).shape != (4,):  # a kernel would write past it
             raise ValueError(f"record of group {i} has to be ‖z‖, η, Σ‖z‖ and steps, and is {group['record']!r}")
-        _settings.check({**optimizer.defaults, **group, **{name: optimizer.defaults[name] for name in EXECUTION}})
-    if named:
-        _refuse_other_powers(optimizer, groups)
+        check({**optimizer.defaults, **group, **{name: optimizer.defaults[name] for name in EXECUTION}})
     if len({group["training"] for group in groups}) > 1:
         raise ValueError("this state_dict has groups in train mode and groups in eval mode: save them in one mode")
     ids = [i for group in groups for i in group["params"]]
@@ -201,16 +200,6 @@ def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any], named: bool
                 "is not: load it by set_optimizer_state_dict of torch.distributed.checkpoint.state_dict, "
                 "with full_state_dict=True in its options where z is whole"
             )
-
-
-def _refuse_other_powers(optimizer: Optimizer, groups: list[dict[str, Any]]) -> None:
-    for i, (group, own) in enumerate(zip(groups, optimizer.param_groups, strict=False)):
-        for name in ("norm_power", "beta_power"):
-            if group.get(name, own[name]) != own[name]:
-                raise ValueError(
-                    f"this state_dict is of another method: its group {i} has {name}={group[name]:g}, and this "
-                    f"{type(optimizer).__name__} has {own[name]:g}. Load it into the class that wrote it"
-                )
 
 
 def _offset_dtype(p: Tensor) -> torch.dtype:

@@ -34,10 +34,13 @@ def launch(kernel: Any, programs: int, warps: int, early: bool, *arguments: Any)
     constants = {name: values[name] for name in (kernel.arg_names[i] for i in kernel.constexprs)}
     signature = {name: "constexpr" if name in constants else kind(value) for name, value in values.items()}
     told = {name: getattr(value, "name", value) for name, value in constants.items()}
-    if (key := json.dumps([kernel.__name__, told])) in seen:
+    if (key := json.dumps([kernel.__name__, told, signature])) in seen:
         return
     seen.add(key)
-    source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
+    # Triton looks at values, too: torch aligns what it allocates, and 0 can be divided by 16 as well.
+    whole = [i for i, value in enumerate(values.values()) if isinstance(value, Tensor) or value == 0]
+    aligned = {(i,): [["tt.divisibility", 16]] for i in whole if kernel.arg_names[i] not in constants}
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     compiled = triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options={"num_warps": warps})
     print(json.dumps({"kernel": kernel.__name__, **told, **resources(compiled)}), flush=True)
 
