@@ -1,5 +1,6 @@
 """Runs that several processes train together: those that torchrun started, of which the first leads."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -100,6 +101,7 @@ def serve() -> None:
 def _leave() -> None:
     if not follows():
         _say(None)
+    gc.collect()  # models under DDP hold the group in cycles: left to the process's end, torch may abort it there
     dist.destroy_process_group()
 
 
