@@ -1,4 +1,4 @@
-"""Compiles `_native.c` into the package where there is a C compiler; where there is none, the package does without."""
+"""Compiles `native.c` into the package where there is a C compiler; where there is none, the package does without."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = "src/adamplus/optim/_native.c"
+SOURCE = "src/adamplus/optim/_execution/native.c"
 FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-ffp-contract=off"]
 FMA = {"x86_64": ["-mavx2", "-mfma"], "AMD64": ["-mavx2", "-mfma"]}  # elsewhere every CPU that torch knows has it
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from adamplus.lab.augment import crop_and_flip
 from adamplus.lab.models import ResNet18
+from adamplus.lab.models.augment import crop_and_flip
 from adamplus.lab.tasks import Split, Task
 
 

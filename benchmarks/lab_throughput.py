@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from adamplus.lab import tasks
-from adamplus.lab._capture import capture, compiled
-from adamplus.lab._learner import Learner
-from adamplus.lab._spec import Spec
+from adamplus.lab._run.graphs import capture, compiled
+from adamplus.lab._run.learner import Learner
+from adamplus.lab._store.spec import Spec
 
 TASK = str(Path(__file__).with_name("cifar_shaped.py"))
 EPOCHS = 6

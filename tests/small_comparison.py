@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from adamplus.lab._spec import Spec
-from adamplus.lab._store import Store
+from adamplus.lab._store.spec import Spec
+from adamplus.lab._store.store import Store
 from adamplus.lab.engines import Ended, Execute
-from adamplus.lab.engines._attempt import attempt, ended
+from adamplus.lab.engines.attempt import attempt, ended
 
 TASK = '''"""A plane through points."""
 

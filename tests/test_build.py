@@ -40,7 +40,7 @@ def build(hook: ModuleType, root: Path) -> tuple[dict[str, Any], list[str], bool
     app = Application()
     data: dict[str, Any] = {"artifacts": []}
     hook.NativeBuildHook(str(root), {}, None, None, str(root), "wheel", app).initialize("standard", data)
-    return data, app.warnings, source.with_name("_native.c.so").exists()
+    return data, app.warnings, source.with_name("native.c.so").exists()
 
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
@@ -49,7 +49,7 @@ def test_the_library_is_compiled_into_the_wheel(hook: ModuleType, tmp_path: Path
     data, warnings, there = build(hook, tmp_path)
     assert there
     assert not warnings
-    assert data["artifacts"] == ["/src/adamplus/optim/_native.c.so"]
+    assert data["artifacts"] == ["/src/adamplus/optim/_execution/native.c.so"]
     assert data["tag"].startswith("py3-none-")
     assert data["pure_python"] is False
     library = ctypes.CDLL(str(tmp_path / f"{hook.SOURCE}.so"))

@@ -11,9 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from adamplus.cli import app
-from adamplus.lab.bench import _copy, _run, _shapes
-from adamplus.lab.bench._contestants import CONTESTANTS
-from adamplus.lab.bench._table import COLUMNS
+from adamplus.lab.bench import copy as _copy
+from adamplus.lab.bench import run as _run
+from adamplus.lab.bench import shapes
+from adamplus.lab.bench.contestants import CONTESTANTS
+from adamplus.lab.bench.table import COLUMNS
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +26,7 @@ def _small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of a matrix and two vectors, which takes no time to step."""
-    monkeypatch.setitem(_shapes.MODELS, "tiny", lambda: [(8, 16), (8,), (64,)])
+    monkeypatch.setitem(shapes.MODELS, "tiny", lambda: [(8, 16), (8,), (64,)])
 
 
 def run(*arguments: object) -> str:

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import adamplus
-from adamplus.lab.bench._report import load
-from adamplus.lab.bench._table import markdown
+from adamplus.lab.bench.report import load
+from adamplus.lab.bench.table import markdown
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(m.name for m in pkgutil.walk_packages(adamplus.__path__, "adamplus."))

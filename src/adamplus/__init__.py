@@ -2,16 +2,7 @@
 
 from . import rivals as rivals
 from . import theory as theory
-from .optim import (
-    NIGT,
-    AdamPlus,
-    AdamPlusReference,
-    NAdamPlus,
-    ReduceOnPlateau,
-    Stats,
-    cifar_schedule,
-    update_bn,
-)
+from .optim import NIGT, AdamPlus, AdamPlusReference, NAdamPlus, ReduceOnPlateau, Stats, cifar_schedule, update_bn
 
 __version__ = "0.1.0"
 

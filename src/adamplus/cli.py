@@ -9,12 +9,13 @@ from typing import Annotated
 try:
     import typer
 
-    from .lab import bench, comparison
-    from .lab._plainly import said_plainly
-    from .lab.data.commands import data_app
+    from .lab import bench
+    from .lab._compare import comparison
+    from .lab.commands.data import data_app
+    from .lab.commands.errors import said_plainly
+    from .lab.commands.reproduce import reproduce
+    from .lab.commands.theory import theory_app
     from .lab.optimizers import CONTENDERS
-    from .lab.reproduce.commands import reproduce
-    from .lab.theory.commands import theory_app
 
     if find_spec("matplotlib") is None:  # which is imported when something is drawn, after minutes of measuring
         raise ModuleNotFoundError(name="matplotlib")

@@ -9,15 +9,15 @@ import torch
 from small_comparison import write_task
 from torch import Tensor, nn
 
-from adamplus.lab._errors import InputError
-from adamplus.lab._evaluation import Evaluation
-from adamplus.lab._files import own_digest
-from adamplus.lab._learner import Learner
-from adamplus.lab._plan import plan
-from adamplus.lab._search import Choice, middle
-from adamplus.lab._spec import Spec
-from adamplus.lab._store import Store
+from adamplus.lab._compare.plan import plan
+from adamplus.lab._compare.search import Choice, middle
+from adamplus.lab._run.evaluation import Evaluation
+from adamplus.lab._run.learner import Learner
+from adamplus.lab._store.spec import Spec
+from adamplus.lab._store.store import Store
+from adamplus.lab._store.user_code import own_digest
 from adamplus.lab.engines import local
+from adamplus.lab.errors import InputError
 from adamplus.lab.models import GPT, LanguageModel, forget
 from adamplus.lab.optimizers import CONTENDERS, UnavailableError
 from adamplus.lab.tasks import Moment, Split, Task

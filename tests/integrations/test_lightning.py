@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from adamplus import AdamPlus
 from adamplus.integrations.lightning import AdamPlusCallback
-from adamplus.optim import _plain
+from adamplus.optim._execution import plain
 
 BATCHES = 6  # an epoch
 
@@ -215,7 +215,7 @@ def test_an_interrupted_step_leaves_no_w_and_hides_no_exception(monkeypatch: pyt
     optimizer = AdamPlus(model.parameters(), foreach=False)
     model(batch(0)[0]).square().mean().backward()
     with monkeypatch.context() as patch:
-        patch.setattr(_plain, "add_scaled", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(plain, "add_scaled", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             optimizer.step()
     before = [p.detach().clone() for p in model.parameters()]

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from adamplus.lab._spec import Spec
-from adamplus.lab._store import Run, Store, write
+from adamplus.lab._store.spec import Spec
+from adamplus.lab._store.store import Run, Store, write
 
 
 def add_run(

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from adamplus.cli import app
 from adamplus.lab import optimizers, tasks
-from adamplus.lab._errors import InputError
+from adamplus.lab.errors import InputError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
 FILES = {

@@ -7,11 +7,13 @@ import pytest
 from data.writers import mfc, write_cifar, write_swb300, write_wikitext
 from torch import nn
 
-from adamplus.lab.data._root import VARIABLE
-from adamplus.lab.tasks import _cifar10, _cifar10_paper, _cifar100, _cifar100_paper
-from adamplus.lab.tasks._speech import Speech
-from adamplus.lab.tasks._switchboard import Switchboard
-from adamplus.lab.tasks._text import Text
+from adamplus.lab.data.root import VARIABLE
+from adamplus.lab.tasks import cifar10 as _cifar10
+from adamplus.lab.tasks import cifar10_paper, cifar100_paper
+from adamplus.lab.tasks import cifar100 as _cifar100
+from adamplus.lab.tasks.speech import Speech
+from adamplus.lab.tasks.switchboard import Switchboard
+from adamplus.lab.tasks.text import Text
 
 WORDS = {"GO": "G OW", "YES": "Y EH S", "SO": "S OW"}
 PHONES = ("G", "OW", "Y", "EH", "S", "SIL")
@@ -76,9 +78,9 @@ def make_small(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     monkeypatch.setenv(VARIABLE, str(root))
     for module, name in (
         (_cifar10, "ResNet18"),
-        (_cifar10_paper, "ResNet18"),
+        (cifar10_paper, "ResNet18"),
         (_cifar100, "VGG19"),
-        (_cifar100_paper, "VGG19"),
+        (cifar100_paper, "VGG19"),
     ):
         monkeypatch.setattr(module, name, SmallNetwork)
     monkeypatch.setattr(Text, "width", 8)

@@ -15,7 +15,7 @@ from torch import nn
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from adamplus import AdamPlus
-from adamplus.optim._split import Joint
+from adamplus.optim._ranks import Joint
 
 WORKERS = Path(__file__).parent / "workers"
 FOUR = pytest.param(4, marks=pytest.mark.slow)

@@ -9,7 +9,7 @@ from cases import small_model, train, values
 from torch import nn
 
 from adamplus import NIGT, AdamPlus, NAdamPlus, update_bn
-from adamplus.optim._passes import Passes
+from adamplus.optim._execution.passes import Passes
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"lr": -0.1}, ValueError, r"lr must be finite and at least 0, got -0.1: to ascend, pass maximize=True"),

@@ -14,7 +14,8 @@ from cases import difference, give, params, small_model, train, values
 from torch import nn
 
 from adamplus import AdamPlus, AdamPlusReference, update_bn
-from adamplus.optim import _native, _plain, _tables
+from adamplus.optim._execution import native, plain
+from adamplus.optim._execution.fused import tables
 
 
 def trained(steps: int = 6, **settings: Any) -> tuple[nn.Sequential, AdamPlus]:
@@ -443,11 +444,11 @@ def test_what_is_interrupted_in_its_middle_is_refused_from_then_on(
         raise KeyboardInterrupt
 
     where = {"foreach": False}, {"foreach": True}
-    owner: Any = (_plain, _native.Table)[where.index(execution)] if execution in where else _tables.Tables
-    name = "add_scaled" if owner is _plain else "update" if owner is _native.Table else "_move"
+    owner: Any = (plain, native.Table)[where.index(execution)] if execution in where else tables.Tables
+    name = "add_scaled" if owner is plain else "update" if owner is native.Table else "_move"
     with monkeypatch.context() as patch:
         if what == "switch":
-            patch.setattr(_plain, "add_scaled", interrupted)
+            patch.setattr(plain, "add_scaled", interrupted)
         else:
             patch.setattr(owner, name, interrupted)
         with pytest.raises(KeyboardInterrupt):

@@ -10,8 +10,8 @@ from cases import EXECUTIONS, difference, give, pair, through_a_file, values
 from torch import nn
 
 from adamplus import AdamPlus, AdamPlusReference
-from adamplus.optim import _foreach
 from adamplus.optim._algorithm import Part
+from adamplus.optim._execution import foreach as _foreach
 from adamplus.optim._norm import tensor_norm
 
 DEFAULTS = [

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ._norm import scope_norms
-from ._split import ALONE, Joint, Share
+from ._ranks import ALONE, Joint, Share
 
 
 @dataclass

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.optim.optimizer import ParamsT
 
-from ._optimizer import AdamPlus
+from ._adam_plus import AdamPlus
 from ._settings import NormScope
 
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
-from . import _plain
-from ._split import local
+from ._execution import plain
+from ._ranks import local
 from ._state import refuse_other_data
 
 
@@ -142,7 +142,7 @@ class TwoPoints(Optimizer):
         try:
             for p, state in moving:
                 w, z = real(local(p.detach())), real(local(state["z"]))
-                _plain.add_scaled([w], [z], [state["offset"]], sign)
+                plain.add_scaled([w], [z], [state["offset"]], sign)
         except BaseException:
             self._torn = True
             raise

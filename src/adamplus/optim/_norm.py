@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from ._native import Table, in_memory_order, ready, takes
-from ._split import Joint, Scope, scope
+from ._execution.native import Table, in_memory_order, ready, takes
+from ._ranks import Joint, Scope, scope
 
 if TYPE_CHECKING:
     from ._algorithm import Batch

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from . import _settings
 from ._norm import scalar_dtype
-from ._split import is_split
+from ._ranks import is_split
 
 STATE = ("z", "offset", "step")
 EXECUTION = ("foreach", "fused", "capturable", "differentiable")

@@ -8,10 +8,10 @@ import pytest
 from data.servers import CONTENT, DIGEST, QUICK, Server
 from data.writers import member, pack, tar_with
 
-from adamplus.lab._errors import InputError
 from adamplus.lab.data import SETS, DataSet, File, Layout, Source, download
-from adamplus.lab.data._digests import digest_of_tree
-from adamplus.lab.data._set import Tree
+from adamplus.lab.data.data_set import Tree
+from adamplus.lab.data.digests import digest_of_tree
+from adamplus.lab.errors import InputError
 
 
 @pytest.fixture

@@ -9,21 +9,9 @@ from pathlib import Path
 import pytest
 from data.writers import images, pack, pickled, write_an4, write_cifar, write_fsdd, write_swb300, write_wikitext
 
-from adamplus.lab._errors import InputError
-from adamplus.lab.data import (
-    SETS,
-    DataSet,
-    File,
-    Layout,
-    Tree,
-    an4,
-    cifar,
-    data_root,
-    fsdd,
-    verify,
-    where,
-    wikitext,
-)
+from adamplus.lab.data import SETS, DataSet, File, Layout, Tree, data_root, verify, where
+from adamplus.lab.data.readers import an4, cifar, fsdd, wikitext
+from adamplus.lab.errors import InputError
 
 
 def statuses(root: Path, *names: str) -> dict[str, str]:

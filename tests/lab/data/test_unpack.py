@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from data.writers import member, pack, tar_with
 
-from adamplus.lab._errors import InputError
-from adamplus.lab.data._unpack import unpack
+from adamplus.lab.data.unpack import unpack
+from adamplus.lab.errors import InputError
 
 GOOD = member("set/good")
 

@@ -1,9 +1,9 @@
 """Time, memory and bandwidth of an optimizer's step: what `adamplus bench` runs."""
 
-from ._report import InputError, Measured, Report, Row, load, save
-from ._scale import scale
-from ._show import show
-from ._step import step
-from ._table import markdown
+from .report import InputError, Measured, Report, Row, load, save
+from .scale import scale
+from .show import show
+from .step import step
+from .table import markdown
 
 __all__ = ["InputError", "Measured", "Report", "Row", "load", "markdown", "save", "scale", "show", "step"]

@@ -1,12 +1,12 @@
 """The data sets of the paper's experiments: where they are, whether they are right, how to get and to read them."""
 
-from . import an4, cifar, fsdd, kaldi, wikitext
-from ._download import download
-from ._fetch import Patience
-from ._root import data_root
-from ._set import DataSet, File, Layout, Place, Source, Tree
-from ._verify import Checked, verify, where
+from .data_set import DataSet, File, Layout, Place, Source, Tree
+from .downloads import download
+from .fetching import Patience
+from .readers import an4, cifar, fsdd, kaldi, wikitext
+from .root import data_root
 from .sets import SETS
+from .verification import Checked, verify, where
 
 __all__ = [
     "SETS",

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from .._errors import InputError, nearest
-from .._spec import Spec
-from ._attempt import Ended, set_aside
+from .._store.spec import Spec
+from ..errors import InputError, nearest
+from .attempt import Ended, set_aside
 
 __all__ = ["ENGINES", "Ended", "Engine", "Execute", "find", "set_aside"]
 

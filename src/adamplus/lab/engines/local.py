@@ -13,15 +13,15 @@ from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
 
-from .._spec import Spec
-from .._store import Store
+from .._store.spec import Spec
+from .._store.store import Store
 from . import Execute
-from ._attempt import TRIES, Answer, Ended, ended, epochs, given_up
+from .attempt import TRIES, Answer, Ended, ended, epochs, given_up
 
 # Ctrl-C reaches the workers, too; the parent decides what happens then.
 COMMAND = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-    "from adamplus.lab.engines._worker import serve; serve()"
+    "from adamplus.lab.engines.worker import serve; serve()"
 )
 
 

@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .._errors import InputError
-from .._spec import Spec
-from .._store import CHECKPOINT, END, SETTINGS, Run, Store, write
-from .._store import replace as replace_file
+from .._store.spec import Spec
+from .._store.store import CHECKPOINT, END, SETTINGS, Run, Store, write
+from .._store.store import replace as replace_file
+from ..errors import InputError
 from . import Execute
-from ._attempt import TRIES, Answer, Ended, attempt, ended, epochs, given_up
+from .attempt import TRIES, Answer, Ended, attempt, ended, epochs, given_up
 
 try:
     import ray

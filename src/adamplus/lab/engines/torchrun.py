@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from .._errors import InputError
-from .._spec import Spec
-from .._store import SETTINGS, CorruptError, Run, Store
-from ..training import DeviceLostError, train
+from .._store.spec import Spec
+from .._store.store import SETTINGS, CorruptError, Run, Store
+from ..errors import InputError
 from . import Execute
-from ._attempt import Ended, concerns_store, details, die, reason, record_failure, set_aside
+from .attempt import Ended, concerns_store, details, die, reason, record_failure, set_aside
+from .training import DeviceLostError, train
 
 
 def processes() -> int:

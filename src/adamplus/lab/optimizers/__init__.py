@@ -8,15 +8,17 @@ from typing import Any
 import torch
 from torch.nn import Parameter
 
-from .._errors import InputError, nearest
-from .._files import digest, load_file, own_digest
-from . import _adamplus, _schedule_free, _torch
-from ._contender import Contender, LogUniform, UnavailableError
+from .._store.user_code import digest, load_file, own_digest
+from ..errors import InputError, nearest
+from . import adam_plus_family, schedule_free, torch_optim
+from .contender import Contender, LogUniform, UnavailableError
 
 __all__ = ["CONTENDERS", "Contender", "LogUniform", "UnavailableError", "find", "parse", "try_out"]
 
 CONTENDERS: dict[str, Contender] = {
-    contender.name: contender for file in (_adamplus, _torch, _schedule_free) for contender in file.CONTENDERS
+    contender.name: contender
+    for file in (adam_plus_family, torch_optim, schedule_free)
+    for contender in file.CONTENDERS
 }
 
 

@@ -1,7 +1,7 @@
 """What a comparison found, as tables, figures and a page: what `adamplus report` writes."""
 
-from ._report import report
-from ._results import Results, read
-from ._tables import HEADINGS, Row, cells, rows
+from .results import Results, read
+from .rows import HEADINGS, Row, cells, rows
+from .write import report
 
 __all__ = ["HEADINGS", "Results", "Row", "cells", "read", "report", "rows"]

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .._errors import InputError, nearest
-from .._files import digest, load_file
-from ._task import Moment, Split, Task
+from .._store.user_code import digest, load_file
+from ..errors import InputError, nearest
+from .task import Moment, Split, Task
 
 __all__ = ["EMBEDDED", "TASKS", "Moment", "Split", "Task", "about", "describe", "find"]
 
@@ -21,12 +21,12 @@ EXPERIMENTS = ("cifar10", "cifar100", "wikitext2", "an4", "swb300")
 BEYOND = ("wikitext2-gpt",)
 """Past the paper."""
 TASKS = {
-    name: f"{__name__}._{name.replace('-', '_')}"
+    name: f"{__name__}.{name.replace('-', '_')}"
     for name in (*EMBEDDED, *(f"{name}{ending}" for name in EXPERIMENTS for ending in ("", "-paper")), *BEYOND)
 }
 """All that are known: name and module."""
-READERS = ("cifar", "_batches", "_pickles", "wikitext", "_text", "an4", "kaldi")
-SHARED = ("_paper.py", *(f"../data/{name}.py" for name in READERS), "../speech/*.py")
+READERS = ("cifar", "batches", "pickles", "wikitext", "text", "an4", "kaldi")
+SHARED = ("schedules.py", *(f"../data/readers/{name}.py" for name in READERS), "../data/alignment/*.py")
 """What decides numbers of experiments beside their own files, the models and the loop."""
 
 

@@ -1,7 +1,7 @@
 """The data sets that are known: one file a set, and one line of registration."""
 
-from ..._errors import InputError, nearest
-from .._set import DataSet
+from ...errors import InputError, nearest
+from ..data_set import DataSet
 from .an4 import AN4
 from .cifar10 import CIFAR10
 from .cifar100 import CIFAR100

@@ -1,6 +1,6 @@
 """AN4, spelled and spoken words recorded at Carnegie Mellon in 1991, as 13 mel cepstra a frame."""
 
-from .._set import DataSet, File, Layout, Source, Tree
+from ..data_set import DataSet, File, Layout, Source, Tree
 
 COMMIT = "5e478f0ee6c5b060edf702acdd563948cad5545f"
 

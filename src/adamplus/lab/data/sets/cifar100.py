@@ -1,6 +1,6 @@
 """CIFAR-100: 60,000 images of a hundred classes."""
 
-from .._set import DataSet, File, Layout, Source
+from ..data_set import DataSet, File, Layout, Source
 
 PYTHON_DIGEST = "sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
 

@@ -1,6 +1,6 @@
 """FSDD, the Free Spoken Digit Dataset: 3,000 recordings of ten digits by six speakers."""
 
-from .._set import DataSet, Layout, Source, Tree
+from ..data_set import DataSet, Layout, Source, Tree
 
 COMMIT = "26eb9aaf76e81b692f806f9140c2d2777410d7a1"
 

@@ -1,6 +1,6 @@
 """SWB-300, the Switchboard speech of the paper: licensed, read from the Kaldi archives that its owners have."""
 
-from .._set import DataSet, File, Layout
+from ..data_set import DataSet, File, Layout
 
 STREAMS = ("fmllr", "ivectors", "logmel", "alignments")
 SPLITS = ("train", "heldout")

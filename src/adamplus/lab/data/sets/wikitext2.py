@@ -1,6 +1,6 @@
 """WikiText-2, word level: two million words of Wikipedia's good articles."""
 
-from .._set import DataSet, File, Layout, Source
+from ..data_set import DataSet, File, Layout, Source
 
 DIGESTS = {
     "train": "sha256:9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",

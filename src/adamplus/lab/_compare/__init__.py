@@ -1,0 +1,1 @@
+"""Comparisons: what is asked for, planned, searched and reused."""

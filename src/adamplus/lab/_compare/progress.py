@@ -1,0 +1,127 @@
+"""What people see while runs are on: a live display on a terminal, and plain lines elsewhere."""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from .._store.spec import Spec
+from .._store.store import METRICS, SETTINGS, CorruptError, Run, Store
+from ..engines import Ended
+
+REFRESHES = 2
+"""A second. Each looks at the files of the runs that have not ended; there is no other word from the workers."""
+
+
+def console() -> Console:
+    """Where everything is said; wide enough for tables where nobody's window says how wide it is."""
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=160)
+
+
+class Watch:
+    """Watches over runs, as a context."""
+
+    def __init__(
+        self, console: Console, store: Store, title: str, specs: Sequence[Spec], metrics: Mapping[str, str]
+    ) -> None:
+        self.console, self.store, self.metrics = console, store, metrics
+        self.pending = {spec.key(): spec for spec in specs}
+        self.ended: list[Ended] = []
+        self.began = time.time()
+        bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"))
+        self.bar = Progress(*bar, TimeElapsedColumn(), TextColumn("·"), TimeRemainingColumn(), TextColumn("left"))
+        self.overall = self.bar.add_task(title, total=len(specs))
+        self.live = Live(
+            get_renderable=self._display, console=console, refresh_per_second=REFRESHES, transient=True, screen=False
+        )
+
+    def __enter__(self) -> "Watch":
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def done(self, ended: Ended) -> None:
+        """Count a run that has ended; off a terminal, say so."""
+        self.ended.append(ended)
+        self.pending.pop(ended.spec.key(), None)
+        self.bar.advance(self.overall)
+        for note in ended.notes:
+            say(self.console, note)
+        run = self.store.run(ended.spec)
+        status, told = _told(run, ended, self.metrics[ended.spec.task])
+        if not self.console.is_terminal or status == "failed":
+            number = f"[{len(self.ended)}/{len(self.ended) + len(self.pending)}]"
+            say(self.console, f"{number} {ended.spec.task} · {ended.spec.label} · {name(ended.spec)} · {told}")
+
+    def _display(self) -> Group:
+        rows = [(spec, lines) for spec in list(self.pending.values()) if (lines := self._seen(spec)) is not None]
+        room = max(3, self.console.height - 6)
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for heading in ("task", "optimizer", "run", "epoch", "", "left"):
+            table.add_column(heading, justify="right" if heading in ("epoch", "left") else "left", no_wrap=True)
+        for spec, lines in rows[:room]:
+            table.add_row(*(Text(cell) for cell in _cells(spec, lines, self.metrics[spec.task])))
+        more = [Text(f"and {len(rows) - room} more", style="dim")] if len(rows) > room else []
+        return Group(table, *more, self.bar)
+
+    def _seen(self, spec: Spec) -> list[dict[str, Any]] | None:
+        """The epochs of a run that is on; None where no worker has touched it since this began."""
+        run = self.store.run(spec)
+        for file in (METRICS, SETTINGS):
+            with suppress(OSError, CorruptError):
+                if (run.folder / file).stat().st_mtime >= self.began:
+                    return run.metrics()
+        return None
+
+
+def name(spec: Spec) -> str:
+    """Which of an optimizer's runs it is."""
+    return f"trial {spec.trial}" if spec.phase == "search" else f"seed {spec.seed}"
+
+
+def say(console: Console, text: str) -> None:
+    """Print a line as it is: names of files and tasks may look like markup."""
+    console.print(Text(text), soft_wrap=True)
+
+
+def _cells(spec: Spec, lines: Sequence[Mapping[str, Any]], metric: str) -> tuple[str, ...]:
+    run = (Path(spec.task).stem, spec.label, name(spec))  # a line has no room for a path
+    if not lines:
+        return *run, f"–/{spec.epochs}", "", ""
+    last = lines[-1]
+    split = "validation" if f"validation_{metric}" in last else "test"
+    value = last.get(f"{split}_{metric}")
+    left = last["seconds"] / len(lines) * (spec.epochs - len(lines))
+    told = "" if value is None else f"{'test ' * (split == 'test')}{metric} {value:.4g}"
+    return *run, f"{len(lines)}/{spec.epochs}", told, _duration(left)
+
+
+def _told(run: Run, ended: Ended, metric: str) -> tuple[str, str]:
+    """How a run ended, and the words for it."""
+    if ended.failure is not None:
+        return "failed", f"failed: {ended.failure}"
+    end, lines = run.end() or {}, run.metrics()
+    if end.get("status") != "finished":
+        return str(end.get("status")), f"{end.get('status')}: {end.get('reason')}"
+    split = "validation" if ended.spec.phase == "search" else "test"
+    value = lines[-1].get(f"{split}_{metric}")
+    told = "finished" if value is None else f"{split} {metric} {value:.4g}"
+    return "finished", f"{told} · {_duration(end['seconds'])}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,98 @@
+"""Runs that are in the folder already: which of them are kept, and what made them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from .. import engines, tasks
+from .._store.provenance import certificate
+from .._store.spec import Spec
+from .._store.store import END, SETTINGS, CorruptError, Store
+from ..tasks import Task
+from .progress import say
+
+Maker = tuple[tuple[str, Any], ...]
+"""Versions, hardware and the state of the code, by name."""
+
+
+class Keeping:
+    """The runs of a store, before and after they are asked for; `elsewhere`: others decide on which hardware."""
+
+    def __init__(self, store: Store, console: Console, device: str, *, elsewhere: bool) -> None:
+        self.store, self.console = store, console
+        self.ignored = {"hardware"} if elsewhere else set()
+        self.here = self._maker(certificate(torch.device("cpu" if elsewhere else device)))
+        self.others: Counter[Maker] = Counter()
+
+    def of(self) -> list[dict[str, Any]]:
+        """What comparison.json says of kept runs that something else has made, and of how many."""
+        return [{"runs": number, **dict(maker)} for maker, number in self.others.items()]
+
+    def split(self, specs: Sequence[Spec]) -> tuple[list[Spec], int]:
+        """What is to be trained, and how many are kept; those that something else has made are told of, once."""
+        there = [self._kept(spec) for spec in specs]
+        kept = [self.store.run(spec) for spec, is_there in zip(specs, there, strict=True) if is_there]
+        makers = Counter(maker for run in kept if (maker := self._maker(run.settings())) != self.here)
+        for maker, number in makers.items():
+            if maker not in self.others:
+                theirs, ours = _difference(maker, self.here), _difference(self.here, maker)
+                say(
+                    self.console,
+                    f"Kept {number} run{'s' * (number > 1)} of {theirs}; this is {ours}: "
+                    "remove them, or pass another --out, to train them anew",
+                )
+        self.others += makers
+        return [spec for spec, is_there in zip(specs, there, strict=True) if not is_there], len(kept)
+
+    def record_unbegun(self, spec: Spec, task: Task, reason: str) -> None:
+        """Let a run that failed before it could write anything be in the store, or tables would not know of it."""
+        run = self.store.run(spec)
+        if (run.folder / SETTINGS).exists():
+            return
+        run.begin({"spec": spec.to_json(), "task": tasks.about(task, {}), "parameters": None})
+        run.fail(reason)
+
+    def _kept(self, spec: Spec) -> bool:
+        """Whether a run has ended, and not by an error; what is in the way of a new attempt is taken out of it."""
+        run = self.store.run(spec)
+        if not (run.folder / SETTINGS).exists() and set(_names(run.folder)) <= {END}:
+            (run.folder / END).unlink(missing_ok=True)  # it failed before it could say what it was
+            return False
+        try:
+            run.check(spec)
+            end, settings = run.end(), run.settings()
+        except CorruptError as error:
+            say(self.console, engines.set_aside(self.store, run, error))
+            return False
+        if end is not None and end["status"] == "failed":
+            if "versions" not in settings:  # it was never begun: the next attempt says what makes it
+                (run.folder / SETTINGS).unlink()
+            (run.folder / END).unlink()
+            return False
+        return end is not None
+
+    def _maker(self, settings: Mapping[str, Any]) -> Maker:
+        versions, git = settings.get("versions") or {}, settings.get("git") or {}
+        found = {name: versions.get(name) for name in ("adamplus", "torch", "python")}
+        found |= {"hardware": settings.get("hardware"), "commit": git.get("commit"), "dirty": git.get("dirty")}
+        return tuple((name, value) for name, value in found.items() if name not in self.ignored)
+
+
+def _difference(maker: Maker, other: Maker) -> str:
+    """What is told of one of two makers: that in which it is not the other."""
+    told = {name: value for (name, value), (_, another) in zip(maker, other, strict=True) if value != another}
+    words = [f"{name} {told[name]}" for name in ("adamplus", "torch", "python", "hardware") if name in told]
+    if "commit" in told or "dirty" in told:
+        commit = dict(maker)["commit"]
+        changed = " with changes" if dict(maker)["dirty"] else ""
+        words.append("no commit" if commit is None else f"commit {commit[:7]}{changed}")
+    return ", ".join(words)
+
+
+def _names(folder: Path) -> list[str]:
+    """What is in a run's folder, but for files that were about to replace others."""
+    return [path.name for path in folder.iterdir() if path.suffix != ".new"] if folder.exists() else []

@@ -1,0 +1,1 @@
+"""Numbers, statistics, tables, plots and pages, as every report shows them."""

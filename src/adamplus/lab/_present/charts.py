@@ -1,0 +1,83 @@
+"""What the page's charts draw: means and spreads, ready to be embedded."""
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ..report.results import Record, Results, TaskResults
+from ..report.rows import Row
+from .statistics import summarize
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A7A")
+"""Okabe and Ito's, apart to colour-blind eyes; grey for their black, and no yellow: each shows on light and dark."""
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+AXES = ("epoch", "step", "seconds")
+OWN = ("norm_sum", "eta", "norm", "z_error", "g_error", "gradient")
+"""The family's own columns."""
+SPLIT = re.compile(r"(running|train|validation|test)_(.+)")
+
+
+def style(number: int) -> tuple[str, str]:
+    """Colour and dash of a contender: no two of the first 42 share both, and neighbours share neither."""
+    return COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
+
+
+def charts(results: Results, tables: list[list[Row]]) -> dict[str, Any]:
+    """Everything that the page's script needs, without a number that JSON does not have."""
+    return {
+        "labels": [
+            {"name": label, "colour": colour, "dash": dash}
+            for label, (colour, dash) in ((label, style(i)) for i, label in enumerate(results.labels))
+        ],
+        "tasks": [_task(results, task, table) for task, table in zip(results.tasks, tables, strict=True)],
+    }
+
+
+def _task(results: Results, task: TaskResults, table: list[Row]) -> dict[str, Any]:
+    by_label = {row.label: row for row in table}
+    ordered = [by_label[label] for label in results.labels]
+    return {
+        "title": task.title,
+        "metric": task.metric,
+        "higher": task.higher,
+        "target": _json(task.about.get("target")),
+        "curves": [curves(task.finals.get(label, [])) for label in results.labels],
+        "trials": [
+            [[_json(lr), _json(value)] for lr, value in row.sensitivity.points] if row.sensitivity else []
+            for row in ordered
+        ],
+        "speed": [_json(row.steps_per_second) for row in ordered],
+        "state": [_json(row.state_per_parameter) for row in ordered],
+    }
+
+
+def curves(runs: list[Record]) -> dict[str, Any]:
+    """Mean, standard error and number of runs of every column after each epoch, over the runs that got there."""
+    longest = max((len(run.epochs) for run in runs), default=0)
+    there = [[run.epochs[i] for run in runs if i < len(run.epochs)] for i in range(longest)]
+    known = {column for epochs in there for epoch in epochs for column in epoch}
+    columns = sorted(column for column in known if SPLIT.fullmatch(column) or column in OWN)
+    return {axis: [_json(summarize(_numbers(epochs, axis)).mean) for epochs in there] for axis in AXES} | {
+        "columns": {column: _column(there, column) for column in columns}
+    }
+
+
+def _column(there: list[list[dict[str, Any]]], column: str) -> dict[str, list[float | int | None]]:
+    found = [summarize(_numbers(epochs, column)) for epochs in there]
+    return {
+        "mean": [_json(summary.mean) for summary in found],
+        "error": [_json(summary.error) for summary in found],
+        "n": [summary.n for summary in found],
+    }
+
+
+def _numbers(epochs: list[dict[str, Any]], column: str) -> Iterable[float]:
+    """The finite ones: the last epoch of a diverged run is no point of a curve."""
+    values = (epoch.get(column) for epoch in epochs)
+    return [value for value in values if isinstance(value, (int, float)) and math.isfinite(value)]
+
+
+def _json(value: float | None) -> float | None:
+    """Six digits are more than a chart shows, and half as many bytes."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")

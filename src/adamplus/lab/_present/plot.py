@@ -1,0 +1,106 @@
+"""What figures are drawn with: one style, panels, curves with their errors, a legend, and files as PNG and PDF."""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..report.results import TaskResults
+from .charts import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+STROKES: dict[str, Any] = {
+    "solid": "-",
+    "dash": (0, (5, 2)),
+    "dot": (0, (1, 1.5)),
+    "dashdot": (0, (5, 1.5, 1, 1.5)),
+    "longdash": (0, (9, 2.5)),
+    "longdashdot": (0, (9, 2, 1, 2)),
+}
+"""The page's dashes, in matplotlib's words."""
+STYLE: dict[Any, Any] = {"font.family": "serif", "mathtext.fontset": "dejavuserif", "font.size": 9, "pdf.fonttype": 42}
+"""Type 42: the text of a PDF can be searched, and journals take it."""
+
+
+@contextmanager
+def drawing(folder: Path) -> Iterator[None]:
+    """Draw figures of one style into a folder, which is made."""
+    try:
+        from matplotlib import rc_context
+    except ModuleNotFoundError as error:
+        raise InputError(f"figures need {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    with rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name's; it is drawn as a box
+        yield
+
+
+def save(figure: "Figure", stem: Path, dpi: int = 200) -> list[Path]:
+    """As PNG and PDF; their paths."""
+    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "pdf")]
+    for path in paths:  # without the time in them, so that the same figure is the same file
+        figure.savefig(path, dpi=dpi, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
+    return paths
+
+
+def new_figure(panels: int) -> tuple["Figure", list["Axes"]]:
+    """Panels beside each other."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1.2 + 3.3 * panels, 3.1), layout="constrained")
+    axes = list(figure.subplots(1, panels, squeeze=False)[0])
+    for one in axes:
+        one.grid(color="#e4e4e4", linewidth=0.6)
+        one.set_axisbelow(True)
+        one.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def draw_curve(axes: "Axes", epochs: list[int], column: dict[str, list[Any]], number: int) -> None:
+    """A contender's mean with its standard error."""
+    colour, dash = style(number)
+    mean = [math.nan if value is None else value for value in column["mean"]]
+    error = [value or 0.0 for value in column["error"]]
+    axes.plot(
+        epochs, mean, color=colour, linestyle=STROKES[dash], linewidth=1.5, marker="o" if len(mean) == 1 else None
+    )
+    low, high = ([value + sign * by for value, by in zip(mean, error, strict=True)] for sign in (-1, 1))
+    axes.fill_between(epochs, low, high, color=colour, alpha=0.16, linewidth=0)
+
+
+def scale(axes: "Axes", task: TaskResults, columns: list[dict[str, list[Any]]]) -> None:
+    """Logarithmic for what falls by a factor of many, as on the page: the end of training is what one looks at."""
+    values = [value for column in columns for value in column["mean"] if value is not None]
+    if not task.higher and values and 0 < 8 * min(values) < max(values):
+        axes.set_yscale("log")
+
+
+def draw_legend(figure: "Figure", labels: list[str], shown: list[str]) -> None:
+    """Below all panels, the names of those that are shown."""
+    from matplotlib.lines import Line2D
+
+    styles = [style(labels.index(label)) for label in shown]
+    lines = [Line2D([], [], color=colour, linestyle=STROKES[dash], linewidth=1.5) for colour, dash in styles]
+    # Of long ones, who it is and how it ends: variants of one optimizer differ in their last settings.
+    names = [f"{label[:12]}…{label[-19:]}" if len(label) > 32 else label for label in shown]
+    width, height = figure.get_size_inches()
+    columns = int(width / (0.75 + 0.075 * max(map(len, names), default=1)))  # inches of a line, and of a letter
+    rows = math.ceil(len(names) / min(max(1, columns), 4))
+    columns = math.ceil(len(names) / max(1, rows)) or 1  # as full as each other
+    figure.set_size_inches(width, height + 0.18 * rows)
+    # matplotlib leaves out what begins with an underscore, as a file's name may
+    names = [f"\u200b{name}" for name in names]
+    legend = figure.legend(lines, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def put_name(put: Callable[..., Any], text: str) -> None:
+    """Set a text that somebody else has written: a dollar sign in it is a dollar sign."""
+    put(text, parse_math=False)

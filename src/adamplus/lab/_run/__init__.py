@@ -1,0 +1,1 @@
+"""One training run: everything that decides its numbers, and nothing else."""

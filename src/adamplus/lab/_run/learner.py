@@ -1,0 +1,206 @@
+"""What trains: a model, its optimizer and its data, an epoch at a time, as fast as the device is.
+
+Data and its augmentation are on the device; a step is one CUDA graph of everything that it launches; nobody waits for
+a metric before the end of an epoch. On a CPU, and on several devices under DDP, the same steps are taken one by one.
+"""
+
+import hashlib
+import time
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from adamplus.theory._probes import undisturbed
+
+from .._store.spec import Spec
+from ..errors import InputError
+from ..tasks import Moment, Split, Task
+from .determinism import repeat_bits
+from .evaluation import Evaluation
+from .graphs import capture, compiled
+from .probe import probed
+from .running_means import Meter, sums
+from .scheduled_optimizer import Optimizing
+
+
+class Learner:
+    """A model, its optimizer and its data on one device, or on one of several that train together."""
+
+    def __init__(self, task: Task, spec: Spec) -> None:
+        self.task, self.spec, self.device = task, spec, torch.device(spec.device)
+        on_cuda = self.device.type == "cuda"
+        self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        if task.batch % self.world:
+            raise InputError(
+                f"{self.world} processes cannot share batches of {task.batch} rows: start a number that divides them"
+            )
+        self.data = {name: self._placed(split) for name, split in task.data().items()}
+        torch.manual_seed(spec.seed)
+        self.model = task.model().to(self.device)
+        if on_cuda:
+            torch.cuda.reset_peak_memory_stats(self.device)
+            repeat_bits()
+            self.model = cast("nn.Module", cast("Any", self.model).to(memory_format=torch.channels_last))
+        self.graphed = on_cuda and self.world == 1 and task.capture
+        self.optimizing = Optimizing(spec, self.model, captured=self.graphed)
+        self.optimizer, self.graphed_step = self.optimizing.optimizer, self.optimizing.captured
+        self.forward: Any = torch.compile(self.model) if on_cuda else self.model
+        self.trained: Any = DistributedDataParallel(self.forward) if self.world > 1 else self.forward
+        if self.graphed:
+            self.trained = self.model  # which is compiled with what is around it
+        self.autocast = partial(_autocast, self.device.type, spec.precision)
+        self.evaluation = Evaluation(task, self.model, self.forward, self.data, self.autocast, self.graphed)
+        self.meter = Meter(self.device)
+        self.steps, self.seconds = 0, 0.0
+        self.graphs: dict[int, Any] = {}
+
+    def _placed(self, split: Split) -> Split:
+        x, y = (t.to(self.device) for t in split)
+        return (x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x), y
+
+    def loss(self, rows: Tensor) -> tuple[Tensor, tuple[str, ...], Tensor]:
+        """Of some rows of the training data: what is minimised; what is told, by name and as sums over the rows."""
+        x, y = (t[rows] for t in self.data["train"])
+        with self.autocast():
+            outputs = self.trained(self.task.augment(x))
+            loss = self.task.loss(outputs, y)
+        means = {"loss": loss.detach(), **self.task.metrics(outputs.detach(), y)}
+        return loss, tuple(means), sums(means.values(), len(rows))
+
+    def next_loss(self, places: Tensor) -> tuple[Tensor, tuple[str, ...], Tensor]:
+        """The same of the rows that come next in the epoch's order, for a graph."""
+        return self.loss(self.order[(self.cursor + places) % len(self.order)])
+
+    def descend(self, loss: Tensor, names: tuple[str, ...], sums: Tensor) -> None:
+        """Backward pass, and its metrics."""
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.clip()
+        self.meter.add(names, sums)
+
+    def clip(self) -> None:
+        """Shorten the gradient where the task wants that."""
+        if self.task.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.task.clip)
+
+    def step(self, start: int) -> None:
+        """One step, on the rows that the epoch's order has from `start` on."""
+        size = min(self.task.batch, len(self.order) - start)
+        if self.graphed:
+            self.graphs[size]()
+        else:
+            size -= size % self.world
+            rows = self.order[start : start + size][self.rank :: self.world]
+            if not len(rows):
+                return
+            self.descend(*self.loss(rows))
+        if not self.graphed_step:
+            self.optimizer.step()
+        self.steps += 1
+
+    def _captured(self, size: int, whole: bool) -> Any:
+        """A graph of one step on so many rows; its cursor moves along the order by itself."""
+        places = torch.arange(size, device=self.device)
+        next_loss: Any = compiled(self.next_loss) if whole else self.next_loss
+
+        def step() -> None:
+            self.descend(*next_loss(places))
+            if self.graphed_step:
+                self.optimizer.step()
+            self.cursor.add_(size)
+
+        replay = capture(step, self.model, self.optimizer)
+        # Each graph leaves gradients in places of its own, where a step outside of it has to look for them.
+        gradients = [(p, p.grad) for p in self.model.parameters()]
+
+        def replay_and_point() -> None:
+            replay()
+            for p, gradient in gradients:
+                p.grad = gradient
+
+        return replay if self.graphed_step else replay_and_point
+
+    def prepare(self) -> None:
+        """Do what takes time once: compile, and capture a graph of each size of batch. Nothing moves by it."""
+        rows = len(self.data["train"][0])
+        self.order = torch.arange(rows, device=self.device)
+        self.cursor = torch.zeros((), dtype=torch.int64, device=self.device)
+        if self.device.type == "cuda":
+            torch._dynamo.reset()  # or it would count what it compiled for other runs, and give up
+            self.task.begin(self.model)
+        if self.device.type == "cuda" and not self.graphed:
+            with undisturbed(self.model, self.optimizer):
+                self.loss(self.order[self.rank : min(self.task.batch, rows) : self.world])[0].backward()
+                self.optimizer.zero_grad()
+        if self.graphed:
+            for size in {min(self.task.batch, rows), rows % self.task.batch or self.task.batch}:
+                self.graphs[size] = self._captured(size, whole=size == self.task.batch)
+
+    def epoch(self, number: int, history: list[dict[str, float]]) -> dict[str, float]:
+        """Train for one epoch (0, 1, …), and evaluate: a line of metrics."""
+        torch.manual_seed(_mixed(self.spec.seed, number))  # so that an epoch is the same after a resumption
+        now = Moment(number, self.spec.epochs, self.spec.optimizer, history)
+        settings = self.optimizing.set(self.task.schedule(now))
+        if not self.task.ordered:
+            self.order.copy_(torch.randperm(len(self.order)))
+        if self.rank:  # or all ranks would draw the same crops and drop the same units
+            torch.manual_seed(_mixed(self.spec.seed, number, self.rank))
+        self.cursor.zero_()
+        self.meter.reset()
+        self.model.train()
+        self.task.begin(self.model)
+        begun = time.perf_counter()
+        if self.steps == 0 and self.spec.first_batch:
+            self.first_step(self.spec.first_batch)
+        for start in range(0, len(self.order), self.task.batch):
+            if self.task.stepwise:
+                settings = self.optimizing.set(self.task.schedule(now._replace(part=start / len(self.order))))
+            self.step(start)
+        running = self.task.summary(self.meter.means())  # the first wait of the epoch
+        self.seconds += time.perf_counter() - begun
+        line: dict[str, float] = {"epoch": number + 1, "step": self.steps, "seconds": self.seconds, **settings}
+        line |= {f"running_{name}": value for name, value in running.items()}
+        line |= self.optimizing.stats() | (probed(self) if self.spec.probe else {})
+        return line | self.evaluation.metrics(self.optimizer)
+
+    def first_step(self, rows: int) -> None:
+        """A step on T₀ rows, as the theorems begin with; in pieces of a batch, of which each rank has its share."""
+        mine = max(1, rows // self.world)
+        drawn = self.order[torch.randint(len(self.order), (mine,)).to(self.device)]
+        self.optimizer.zero_grad()
+        for some in drawn.split(self.task.batch // self.world):
+            (self.loss(some)[0] * (len(some) / mine)).backward()
+        self.clip()
+        self.optimizer.step()
+        self.steps += 1
+        self.task.begin(self.model)  # what it has read is not what comes before the first row
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds, between two epochs."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizing": self.optimizing.state(),
+            "steps": self.steps,
+            "seconds": self.seconds,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.model.load_state_dict(state["model"])
+        self.optimizing.load(state["optimizing"])
+        self.steps, self.seconds = state["steps"], state["seconds"]
+
+
+def _autocast(kind: str, precision: str) -> Any:
+    """The precision of forward passes."""
+    return torch.autocast(kind, torch.bfloat16, cache_enabled=False) if precision == "bfloat16" else nullcontext()
+
+
+def _mixed(*numbers: int) -> int:
+    """The seed of an epoch."""
+    return int.from_bytes(hashlib.sha256("/".join(map(str, numbers)).encode()).digest()[:7])

@@ -1,0 +1,47 @@
+"""Errors of z and g in a run, measured between two epochs; the run does not notice."""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from adamplus import AdamPlus
+from adamplus.theory import VarianceProbe
+from adamplus.theory._probes import undisturbed
+
+if TYPE_CHECKING:
+    from .learner import Learner
+
+
+def probed(learner: "Learner") -> dict[str, float]:
+    """‖z − ∇F(w)‖ and ‖g − ∇F(ŵ)‖ for one more batch, and ‖∇F(w)‖; F over all training rows, in train mode.
+
+    Augmentation and dropout are as in training, so what they add to g is part of its error, and ∇F is the mean over
+    rows that each got one draw of them.
+    """
+    optimizer, task, model = learner.optimizer, learner.task, learner.model
+    if not isinstance(optimizer, AdamPlus):
+        return {}
+    rows = torch.arange(len(learner.data["train"][0]), device=learner.device)
+
+    def gradient() -> None:
+        model.train()
+        task.begin(model)
+        for some in rows.split(task.batch):
+            loss, _, _ = learner.loss(some)
+            (loss * (len(some) / len(rows))).backward()
+
+    held = [(p, p.grad) for p in model.parameters()]  # a captured graph has its own places for gradients
+    probe = VarianceProbe(model, optimizer, gradient, every=0)
+    try:
+        with undisturbed(model, optimizer):
+            optimizer.zero_grad()
+            model.train()
+            task.begin(model)
+            batch = rows if task.ordered else rows[torch.randperm(len(rows), device="cpu").to(rows.device)]
+            learner.loss(batch[: task.batch])[0].backward()
+            errors = probe.measure()
+    finally:
+        probe.remove()
+        for p, grad in held:
+            p.grad = grad
+    return {"z_error": errors.z_error, "g_error": errors.g_error, "gradient": errors.gradient}

@@ -1,0 +1,82 @@
+"""A run's optimizer, and its settings from epoch to epoch, or from step to step."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from .. import optimizers
+from .._store.spec import Spec
+from ..errors import InputError, nearest
+from .evaluation import has_two_points
+
+
+class Optimizing:
+    """An optimizer as a specification has it; where its step is to be `captured`, if it can be, with that in mind."""
+
+    def __init__(self, spec: Spec, model: nn.Module, captured: bool) -> None:
+        contender, _ = optimizers.find(spec.optimizer)
+        self.device = torch.device(spec.device)
+        settings = {**contender.settings, **spec.settings}
+        # A first step with dampening is unlike that from a buffer of zeros, which is what a graph begins with.
+        self.captured = captured and contender.captured is not None and not settings.get("dampening")
+        settings |= (contender.captured or {}) if self.captured else {}
+        self.optimizer = contender.build(list(model.parameters()), **settings)
+        if has_two_points(self.optimizer):
+            cast("Any", self.optimizer).train()
+        self.start = [dict(group) for group in self.optimizer.param_groups]
+        self.changed: set[str] = set()
+        self.tensors = contender.tensors if self.captured else ()
+        self._make_tensors()
+
+    def _make_tensors(self) -> None:
+        """Settings that a graph is to read anew at each replay."""
+        for group in self.optimizer.param_groups:
+            group.update({name: torch.tensor(float(group[name]), device=self.device) for name in self.tensors})
+
+    def settings(self) -> dict[str, Any]:
+        """All of the optimizer's at the start, those that nobody has given too; what JSON can hold of them."""
+        told = (bool, int, float, str, tuple, type(None))
+        return {name: value for name, value in self.start[0].items() if isinstance(value, told) and name != "training"}
+
+    def set(self, factors: dict[str, float]) -> dict[str, float]:
+        """Have settings of the start, times factors, which are 1 where none is given; the rate, and what changes."""
+        for name in factors.keys() - self.changed:
+            self._check(name)
+        self.changed |= factors.keys()
+        for group, start in zip(self.optimizer.param_groups, self.start, strict=True):
+            for name in self.changed & start.keys():  # a task may change β, which few optimizers have
+                value = float(start[name]) * factors.get(name, 1.0)
+                if isinstance(group[name], Tensor):
+                    group[name].fill_(value)
+                else:
+                    group[name] = value
+        # Not the group's own, which the device may have: to read it would be to wait.
+        told = [name for name in ("lr", *sorted(self.changed - {"lr"})) if name in self.start[0]]
+        return {name: float(self.start[0][name]) * factors.get(name, 1.0) for name in told}
+
+    def _check(self, name: str) -> None:
+        known = {key for contender in optimizers.CONTENDERS.values() for key in contender.names()}
+        if name not in known and name not in self.start[0]:
+            raise InputError(f"the schedule changes {name!r}, which no optimizer has: {nearest(name, sorted(known))}")
+        if self.captured and name in self.start[0] and name not in self.tensors:
+            raise InputError(
+                f"the schedule changes {name!r}, and a captured step has it as it was: set capture = False in the task"
+            )
+
+    def stats(self) -> dict[str, float]:
+        """‖z‖, η and Σ‖z‖, of the family."""
+        if not hasattr(self.optimizer, "stats"):
+            return {}
+        stats = cast("Any", self.optimizer).stats()
+        return {"norm": stats.norm, "eta": stats.eta, "norm_sum": stats.norm_sum}
+
+    def state(self) -> dict[str, Any]:
+        """The optimizer's own, and which settings a schedule has changed: one that it names no more goes back."""
+        return {"optimizer": self.optimizer.state_dict(), "changed": sorted(self.changed)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.changed = set(state["changed"])
+        self._make_tensors()

@@ -1,0 +1,1 @@
+"""What is kept of runs: folders, specifications, provenance and digests of code."""

@@ -1,0 +1,133 @@
+"""What a run measured, and where the numbers come from: kept as JSON."""
+
+import importlib.metadata
+import json
+import math
+import os
+import platform
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import InputError
+
+
+@dataclass
+class Row:
+    """One optimizer on one list of tensors; what could not be measured is None."""
+
+    optimizer: str
+    eager_ms: float
+    eager_quartiles_ms: list[float]
+    captured_ms: float | None
+    captured_quartiles_ms: list[float] | None
+    not_captured: str | None
+    """Why there is no captured step."""
+    state_bytes: int
+    extra_bytes: int
+    """Peak of the steps above parameters, gradients and state."""
+    moved_bytes: int | None
+    """What a step must read and write."""
+    gb_per_s: float | None
+    """moved_bytes over the faster of both times."""
+    copy_share: float | None
+    """gb_per_s over that of a copy."""
+    over_floor: float
+    """The faster of both times over the floor's."""
+    eager_over_adam: float | None = None
+    captured_over_adam: float | None = None
+
+
+@dataclass
+class Measured:
+    """All optimizers on one list of tensors."""
+
+    model: str
+    tensors: int
+    parameters: int
+    floor_ms: float
+    """What an Adam⁺ step must move, at the speed of a copy."""
+    rows: list[Row]
+    absent: dict[str, str]
+    """Who did not take part, and why."""
+
+
+@dataclass
+class Report:
+    """One run of `adamplus bench`."""
+
+    kind: str
+    """"step" or "scale"."""
+    certificate: dict[str, str]
+    """Command, hardware, versions and date."""
+    copy_gb_per_s: float
+    models: list[Measured] = field(default_factory=list)
+
+
+def certificate(command: str, hardware: str) -> dict[str, str]:
+    """Where the numbers of this run come from."""
+    packages = ("adamplus", "torch", "triton", "pytorch-triton", "schedulefree")
+    return {
+        "command": command,
+        "hardware": hardware,
+        "date": datetime.now(UTC).date().isoformat(),
+        "python": platform.python_version(),
+        **{name: version for name in packages if (version := _version(name)) is not None},
+        "threads": str(torch.get_num_threads()),
+    }
+
+
+def _version(package: str) -> str | None:
+    if package == "adamplus":  # from the source tree, nothing is installed
+        from adamplus import __version__
+
+        return __version__
+    if package == "torch":  # with the build, which metadata may leave out
+        return torch.__version__
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def check_writable(path: Path | None) -> None:
+    """Refuse before minutes of measuring, rather than after."""
+    if path is None:
+        return
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}; make it first")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"{path} cannot be written to: pass another file")
+
+
+def save(report: Report, path: Path) -> None:
+    """Write the report as JSON."""
+    path.write_text(json.dumps(asdict(report), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def load(path: Path) -> Report:
+    """Read what `save` wrote."""
+    try:
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        models = [Measured(**{**model, "rows": [Row(**row) for row in model["rows"]]}) for model in data["models"]]
+        report = Report(**{**data, "models": models})
+        _refuse_what_cannot_be_shown(report)
+        return report
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path} is no report of `adamplus bench`: {error!r}; write one with --json") from None
+
+
+def _refuse_what_cannot_be_shown(report: Report) -> None:
+    """Raise KeyError where the certificate lacks something, and TypeError where something is no number."""
+    for name in ("command", "hardware", "date", "torch"):
+        report.certificate[name]
+    for measured in report.models:
+        math.isfinite(measured.tensors + measured.parameters + measured.floor_ms)
+        for row in measured.rows:
+            found = [value for name, value in asdict(row).items() if name not in ("optimizer", "not_captured")]
+            for value in found:
+                for number in value if isinstance(value, list) else [value]:
+                    math.isfinite(0 if number is None else number)

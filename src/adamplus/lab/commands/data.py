@@ -1,0 +1,82 @@
+"""`adamplus data …`: where data is, whether it is right, and how to get it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from .. import data
+from ..data.fetching import Report
+from .errors import said_plainly
+
+data_app: typer.Typer = typer.Typer(help="Data sets: where they are, verify, download.", no_args_is_help=True)
+
+Root = Annotated[
+    Path | None,
+    typer.Option("--data", help="The folder of all data; $ADAMPLUS_DATA or ~/.cache/adamplus.", show_default=False),
+]
+
+
+@data_app.command()
+def where(root: Root = None) -> None:
+    """Every data set that is known, and where it is."""
+    with said_plainly():
+        folder = data.data_root(root)
+        found = data.where(folder)
+    typer.echo(f"{folder}:")
+    for one, place in found:
+        if place is None:
+            state = f"not there. {one.how_to_get(folder)}"
+        else:
+            state = f"{place.path} ({place.layout.title})"
+            state += f", which lacks {', '.join(place.lacks)}" if place.lacks else ""
+        typer.echo(f"  {one.name:<10} {state}")
+
+
+@data_app.command()
+def verify(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Data sets; all that are there.", show_default=False)
+    ] = None,
+    root: Root = None,
+) -> None:
+    """Every file against its known digest; exit code 1 where one is missing or wrong."""
+    with said_plainly():
+        folder = data.data_root(root)
+        rows = data.verify(folder, names or ())
+    if not rows:
+        typer.echo(f"{folder}: there is no data set in it")
+        raise typer.Exit(1)
+    for row in rows:
+        typer.echo(f"{row.status:<14} {row.data_set:<10} {row.path}{'  ' + row.note if row.note else ''}")
+    if wrong := dict.fromkeys(row.data_set for row in rows if row.status in ("missing", "wrong digest")):
+        if named := [name for name in wrong if data.SETS[name].ways]:
+            typer.echo(f"The official files come by: adamplus data download {' '.join(named)} --data {folder}")
+        raise typer.Exit(1)
+
+
+@data_app.command()
+def download(
+    names: Annotated[list[str], typer.Argument(help="Data sets.", show_default=False)], root: Root = None
+) -> None:
+    """Get data sets from their official addresses; what was interrupted goes on."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with said_plainly():
+        folder = data.data_root(root)
+        for name in names:
+            with Progress(*columns, TimeRemainingColumn()) as progress:
+                path = data.download(name, folder, _bar(progress))
+            typer.echo(f"{name} is in {path}; {data.SETS[name].licence}")
+
+
+def _bar(progress: Progress) -> Report:
+    """A line of the display for every file."""
+    bars = {}
+
+    def told(name: str, size: int, total: int | None) -> None:
+        if name not in bars:
+            bars[name] = progress.add_task(name, total=total)
+        progress.update(bars[name], completed=size, total=total)
+
+    return told

@@ -1,0 +1,20 @@
+"""From recorded sentences to a state for every frame: features, tied states, alignment."""
+
+from .alignments import Aligned, aligned
+from .features import FRAMES, chunks, deltas, normalized
+from .states import Sentence, Tying, sentence
+from .viterbi import flat_start, realigned
+
+__all__ = [
+    "FRAMES",
+    "Aligned",
+    "Sentence",
+    "Tying",
+    "aligned",
+    "chunks",
+    "deltas",
+    "flat_start",
+    "normalized",
+    "realigned",
+    "sentence",
+]

@@ -1,0 +1,82 @@
+"""CIFAR-10 and CIFAR-100: images and labels, from either official layout, unpacked or in its archive."""
+
+import tarfile
+from pathlib import Path, PurePosixPath
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import InputError
+from ..data_set import Place
+from ..root import data_root
+from ..sets import find
+from .batches import KINDS, READERS, Batch
+
+LIMIT = 1 << 28
+"""Bytes of a file: the largest, CIFAR-100's training images, has 155 million."""
+
+
+class Images(NamedTuple):
+    """Images with their classes."""
+
+    images: Tensor
+    """Bytes, [n, 3, 32, 32]."""
+    labels: Tensor
+    """Whole numbers, [n]."""
+
+
+class Cifar(NamedTuple):
+    """Both splits, in the official order."""
+
+    train: Images
+    test: Images
+
+
+def read(name: Literal["cifar10", "cifar100"], root: Path | None = None) -> Cifar:
+    """The data set under a root: the official one has 50,000 images to train and 10,000 to test."""
+    splits: dict[str, list[Batch]] = {"train": [], "test": []}
+    with find(name).reading(data_root(root)) as place:
+        split_of = {file.name: "test" if file.name.startswith("test") else "train" for file in place.layout.files}
+        for (file, split), content in zip(split_of.items(), _contents(place, list(split_of)), strict=True):
+            splits[split].append(READERS[place.layout.title](content, KINDS[name], f"{place.path}/{file}"))
+    return Cifar(_joined(splits["train"]), _joined(splits["test"]))
+
+
+def _joined(batches: list[Batch]) -> Images:
+    images = torch.from_numpy(np.concatenate([batch.images for batch in batches]))
+    labels = torch.from_numpy(np.concatenate([batch.labels for batch in batches]))
+    return Images(images.view(-1, 3, 32, 32), labels.long())
+
+
+def _contents(place: Place, names: list[str]) -> list[bytes]:
+    """The bytes of the files, from the folder or in one pass over the archive."""
+    if not place.packed:
+        return [_bytes(place.path / name) for name in names]
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(place.path) as archive:
+            for member in archive:
+                *folder, name = PurePosixPath(member.name).parts or ("",)
+                if folder != [place.layout.folders[0]] or name not in names or not member.isfile():
+                    continue
+                if member.size > LIMIT:
+                    raise InputError(f"{place.path}: {name} has {member.size:,} bytes, which no file of CIFAR has")
+                file = archive.extractfile(member)
+                assert file is not None
+                found[name] = file.read()
+    except InputError:
+        raise
+    except Exception as error:  # whatever tar and its compressions make of a damaged file
+        raise InputError(f"{place.path}: this archive cannot be read ({error})") from error
+    if lacks := [name for name in names if name not in found]:
+        raise InputError(f"{place.path}: this archive has no {', '.join(lacks)}")
+    return [found[name] for name in names]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: it cannot be read ({error.strerror})") from error

@@ -1,0 +1,169 @@
+"""An attempt at a run, in whatever process an engine makes it, and what the comparison hears of it."""
+
+import errno
+import fcntl
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from .._store.spec import Spec
+from .._store.store import END, LAST_WORDS, SETTINGS, CorruptError, Run, Store
+from ..errors import InputError
+from .training import DeviceLostError, train
+
+TRIES = 3
+"""How often in a row a run's worker may die and have got no further than the one before."""
+
+
+LOST = 70
+"""The status of a process whose device was lost: to an engine, a worker that died."""
+
+
+@dataclass
+class Answer:
+    """What a worker says of a run; how it ended is in its folder."""
+
+    failure: str | None = None
+    """Why there is no end in the folder."""
+    errno: int | None = None
+    """Of what the disk refused."""
+    notes: list[str] = field(default_factory=list)
+    """What was set aside."""
+
+
+@dataclass
+class Ended:
+    """A run that needs no worker any more."""
+
+    spec: Spec
+    failure: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def attempt(spec: Spec, root: Path) -> Answer:
+    """Train a run of the store in this process, from its checkpoint if it has one."""
+    if spec.device == "cpu":
+        torch.set_num_threads(1)  # sums depend on the number of threads: numbers must not, on the number of workers
+    else:
+        torch.cuda.set_device(spec.device)  # graphs and random numbers are of the current one
+    store, answer = Store(root), Answer()
+    run = store.run(spec)
+    try:
+        with _alone(spec, root):
+            for again in (True, False):
+                try:
+                    if run.end() is None:
+                        train(spec, run)
+                        if "resumed" in run.settings():
+                            answer.notes.append(_moved(store, run))
+                    return answer
+                except CorruptError as error:
+                    if not again:
+                        raise
+                    answer.notes.append(set_aside(store, run, error))
+    except OSError as error:
+        answer.failure = reason(error)
+        if concerns_store(error, root):
+            answer.errno = error.errno
+        else:
+            record_failure(run, answer.failure, details(error))
+    except (InputError, CorruptError, SystemExit) as error:
+        answer.failure = reason(error)
+        record_failure(run, answer.failure, details(error))
+    except DeviceLostError as error:  # every later run of this process would fail, too
+        with suppress(OSError):
+            (run.folder / LAST_WORDS).write_text(f"{error}\n{details(error)}", encoding="utf-8")
+        die(error)
+    return answer
+
+
+def die(error: DeviceLostError) -> NoReturn:
+    """End this process, and say why."""
+    traceback.print_exception(error)
+    sys.stderr.flush()
+    os._exit(LOST)
+
+
+def concerns_store(error: OSError, root: Path) -> bool:
+    """Whether no run can be written any more; a file that a task does not find is the task's own matter."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+        return True
+    name = error.filename
+    return isinstance(name, (str, bytes)) and Path(os.fsdecode(name)).resolve().is_relative_to(root.resolve())
+
+
+def reason(error: BaseException) -> str:
+    """What a run's end says of what was raised."""
+    if isinstance(error, (InputError, CorruptError)):
+        return str(error)
+    if isinstance(error, SystemExit):
+        return f"the task called sys.exit({error.code!r})"
+    return f"{type(error).__name__}: {error}"
+
+
+def details(error: BaseException) -> str:
+    """Where it was raised."""
+    return "".join(traceback.format_exception(error))
+
+
+def epochs(run: Run) -> int:
+    """How far a run has come."""
+    with suppress(CorruptError):
+        return len(run.metrics())
+    return 0
+
+
+def ended(spec: Spec, answer: Answer) -> Ended:
+    """What the comparison is told; raises OSError where the disk refused, which concerns all runs."""
+    if answer.errno is not None:
+        raise OSError(answer.errno, answer.failure)
+    return Ended(spec, answer.failure, answer.notes)
+
+
+def given_up(spec: Spec, root: Path, failure: str) -> Ended:
+    """What the comparison is told of a run that no worker answers for."""
+    run, details = Store(root).run(spec), None
+    with suppress(OSError):
+        details = (run.folder / LAST_WORDS).read_text(encoding="utf-8")
+        (run.folder / LAST_WORDS).unlink()
+        failure = f"{details.splitlines()[0]} ({failure})"
+    record_failure(run, failure, details)
+    return Ended(spec, failure)
+
+
+def record_failure(run: Run, failure: str, details: str | None = None) -> None:
+    """End a run as failed, if it had begun; for one that had not, the comparison does, which knows its task."""
+    if (run.folder / SETTINGS).exists() and not (run.folder / END).exists():
+        run.fail(failure, traceback=details)
+
+
+def set_aside(store: Store, run: Run, error: CorruptError) -> str:
+    """Move a corrupt run out of the way; what people are told of it."""
+    name, where = run.folder.relative_to(store.root), store.set_aside(run).relative_to(store.root)
+    return f"{name} is set aside as {where} and done again: {error}"
+
+
+def _moved(store: Store, run: Run) -> str:
+    """What people are told of a run that others have begun."""
+    name = run.folder.relative_to(store.root)
+    return (
+        f"{name} was begun by another version, machine or commit: `resumed` in its {SETTINGS} says by which it went on"
+    )
+
+
+@contextmanager
+def _alone(spec: Spec, root: Path) -> Iterator[None]:
+    """Wait for a worker of a killed comparison that has not noticed yet: both would write to the same folder.
+
+    A lock of one byte, whose place in the file is the run's own, and which ends with the process that has it.
+    """
+    with (root / ".running").open("a+") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX, 1, int(spec.key()[:12], 16))
+        yield

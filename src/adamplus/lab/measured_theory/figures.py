@@ -1,0 +1,124 @@
+"""Figures of measured rates: evaluations against 1/ε, and slopes beside those that are proved."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._present.charts import COLOURS, style
+from .._present.plot import STROKES, drawing, save
+from .measurement import PROBLEMS
+from .reports import Report
+from .tables import problems
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
+
+GUIDE = "#9a9a9a"
+DPI = 160
+"""Of figures that are twice as wide as others, and stand on the page as they are."""
+
+
+def draw_rates(found: Report, folder: Path) -> list[Path]:
+    """One panel a problem, and below them the slopes; the files' paths."""
+    shown = problems(found)
+    names = list(dict.fromkeys(row["name"] for row in found["rows"]))
+    with drawing(folder):
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import FuncFormatter
+
+        figure = Figure(figsize=(0.6 + 4.2 * max(len(shown), 1.4), 5.2 + 0.22 * len(names)), layout="constrained")
+        heights = (4.6, 0.6 + 0.22 * len(names))
+        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
+        panels = above.subplots(1, len(shown), squeeze=False)[0]
+        for axes, problem in zip(panels, shown, strict=True):
+            for row in found["rows"]:
+                if row["problem"] == problem:
+                    _line(axes, row, names.index(row["name"]))
+            _guides(axes, found, problem)
+            tidy(axes, f"on {PROBLEMS[problem]}")
+            axes.set(xscale="log", yscale="log", xlabel="1/ε")
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_formatter(FuncFormatter(_minor))
+        panels[0].set_ylabel("gradient evaluations until E‖∇F‖ ≤ ε")
+        _legend(above, names)
+        _slopes(below.subplots(), found, names)
+        return save(figure, folder / found["kind"], DPI)
+
+
+def _slopes(axes: "Axes", found: Report, names: list[str]) -> None:
+    """Every method's measured slopes with their intervals, and the exponent that is proved."""
+    shown = problems(found)
+    for row in found["rows"]:
+        place, which = names.index(row["name"]), shown.index(row["problem"])
+        axes.plot(row["proved_exponent"], place, color="black", marker="|", markersize=11, linestyle="")
+        if row["slope"] is not None:
+            y = place + 0.3 * (which - (len(shown) - 1) / 2)
+            value, low, high = (row["slope"][key] for key in ("value", "low", "high"))
+            axes.plot([low, high], [y, y], color=COLOURS[which], linewidth=1.5)
+            axes.plot(value, y, color=COLOURS[which], marker="os"[which], markersize=4, linestyle="")
+    for which, problem in enumerate(shown):
+        axes.plot([], [], color=COLOURS[which], marker="os"[which], markersize=4, label=f"on {PROBLEMS[problem]}")
+    axes.plot([], [], color="black", marker="|", markersize=11, linestyle="", label="proved, in the worst case")
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlabel("measured exponent of 1/ε, 95 %")
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    tidy(axes, "")
+
+
+def _minor(value: float, _: int) -> str:
+    """Ticks between the powers of ten, of which only some have room for a number."""
+    return f"{value:g}" if f"{value:e}"[0] in "235" else ""
+
+
+def tidy(axes: "Axes", title: str) -> None:
+    """What all panels share."""
+    axes.grid(color="#e4e4e4", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(title, fontsize=9)
+
+
+def _line(axes: "Axes", row: dict[str, Any], number: int) -> None:
+    reached = [point for point in row["points"] if point["evaluations"] is not None]
+    if not reached:
+        return
+    colour, dash = style(number)
+    x, y = [1 / point["epsilon"] for point in reached], [point["evaluations"] for point in reached]
+    axes.plot(x, y, color=colour, linestyle=STROKES[dash], linewidth=1.4, marker="o", markersize=3)
+    low, high = zip(*(point["interval"] for point in reached), strict=True)
+    axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def _guides(axes: "Axes", found: Report, problem: str) -> None:
+    """A fan of the slopes that are proved, and of 2, below what was measured."""
+    rows = [row for row in found["rows"] if row["problem"] == problem]
+    counts = [p["evaluations"] for row in rows for p in row["points"] if p["evaluations"] is not None]
+    if not counts:
+        return
+    left, right = 1 / found["epsilons"][0], 1 / found["epsilons"][-1]
+    begin, end = (left * (right / left) ** part for part in (0.45, 0.9))
+    base = min(counts) / 5
+    for slope in (2.0, 3.0, 3.5, 4.0):
+        height = base * (end / begin) ** slope
+        axes.plot([begin, end], [base, height], color=GUIDE, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
+        axes.annotate(
+            f"$\\varepsilon^{{-{slope:g}}}$",
+            (end, height),
+            xytext=(3, 0),
+            textcoords="offset points",
+            color=GUIDE,
+            fontsize=7,
+            va="center",
+        )
+
+
+def _legend(figure: "FigureBase", names: list[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    styles = [style(number) for number in range(len(names))]
+    lines = [
+        Line2D([], [], color=colour, linestyle=STROKES[dash], linewidth=1.4, marker="o", markersize=3)
+        for colour, dash in styles
+    ]
+    figure.legend(lines, names, loc="outside lower center", ncols=3, frameon=False, handlelength=3.2, fontsize=8)

@@ -1,0 +1,91 @@
+"""What `adamplus theory settings` says of a theorem."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from adamplus import theory
+from adamplus.theory import ConditionWarning, Settings
+
+from ..errors import InputError
+
+THEOREMS: dict[str, Callable[..., Settings]] = {
+    "1": theory.theorem1,
+    "2": theory.theorem2,
+    "3": theory.theorem3,
+    "fast": theory.fast_rate,
+    "nigt": theory.nigt,
+}
+NEEDS: dict[str, tuple[str, ...]] = {
+    "1": ("T", "L", "L_H", "G", "Delta", "sigma", "b", "initial_batch", "batch", "lr"),
+    "2": ("T", "L", "L_H", "Delta", "sigma", "initial_batch", "batch", "lr"),
+    "3": ("epsilon", "L", "L_H", "Delta", "sigma", "lr"),
+    "fast": ("epsilon", "L", "L_H", "G", "Delta", "sigma", "lr"),
+    "nigt": ("T", "L", "L_H", "Delta", "sigma", "initial_batch", "batch", "lr"),
+}
+OPTIONAL = ("b", "initial_batch", "batch", "lr")
+FLAGS = {
+    "T": "--T",
+    "epsilon": "--epsilon",
+    "L": "--L",
+    "L_H": "--L-H",
+    "G": "--G",
+    "Delta": "--Delta",
+    "sigma": "--sigma",
+}
+
+
+def settings_of(theorem: str, given: dict[str, Any], repaired: bool) -> Settings:
+    """The theorem's settings; what it has no use for is refused, and so is what it lacks."""
+    if theorem not in THEOREMS:
+        raise InputError(f"theorem {theorem!r}: there are {', '.join(THEOREMS)}")
+    given = {name: value for name, value in given.items() if value is not None}
+    needed = NEEDS[theorem]
+    if missing := [FLAGS[name] for name in needed if name not in given and name not in OPTIONAL]:
+        raise InputError(f"theorem {theorem} needs {', '.join(missing)} as well")
+    if idle := [FLAGS.get(name, f"--{name.replace('_', '-')}") for name in given if name not in needed]:
+        raise InputError(f"theorem {theorem} has no {', '.join(idle)}: leave that out")
+    if repaired and theorem == "nigt":
+        raise InputError("theorem nigt has nothing to repair: leave out --repaired")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConditionWarning)  # it is told with the settings
+        try:
+            return THEOREMS[theorem](**given, **({"repaired": True} if repaired else {}))
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
+
+def told(settings: Settings, norm_sum: float | None) -> str:
+    """In words."""
+    lines = [
+        f"{settings.theorem}",
+        "",
+        f"  α, lr             {settings.lr:.6g}",
+        f"  β                 {settings.beta:.6g}",
+        f"  a, beta_power     {settings.beta_power:.6g}",
+        f"  p, norm_power     {settings.norm_power:.6g}",
+        f"  ε₀, eps           {settings.eps:.6g}",
+        f"  T, steps          {settings.T:,}",
+        f"  T₀, first batch   {settings.initial_batch:,}",
+        f"  m, other batches  {settings.batch:,}",
+        f"  evaluations       {settings.evaluations:,}",
+        "",
+        *_bound(settings, norm_sum),
+        "",
+        *(f"  {'holds' if holds else 'VIOLATED'}: {statement}" for statement, holds in settings.conditions),
+    ]
+    if settings.violations:
+        lines.append("  The bound is not proved for these settings: leave out --lr to get what the theorem allows.")
+    arguments = ", ".join(f"{name}={value:.6g}" for name, value in settings.optimizer().items())
+    return "\n".join([*lines, "", f"  AdamPlus(model.parameters(), {arguments})"])
+
+
+def _bound(settings: Settings, norm_sum: float | None) -> list[str]:
+    if settings.power == 2 and norm_sum is None:
+        return ["  The bound needs Σ‖z‖ of the run: --norm-sum, as AdamPlus.stats() tells it."]
+    bound = settings.bound(norm_sum=norm_sum)
+    power = {1.0: "", 2.0: "²"}.get(settings.power, f"^{settings.power:.4g}")
+    return [
+        f"  (1/T) Σ E‖∇F(w_t)‖{power} ≤ {bound:.4g}",
+        f"  so E‖∇F(w_τ)‖ ≤ {settings.gradient_norm(norm_sum=norm_sum):.4g} at a point drawn from the run",
+    ]

@@ -1,0 +1,100 @@
+"""How exact z is: ‖z − ∇F(w)‖² beside ‖g − ∇F‖², with gradients at ŵ and, for comparison, at w."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from adamplus import AdamPlus
+from adamplus.theory import VarianceProbe
+from adamplus.theory.problems import DoubleWell
+
+from .._run.determinism import one_thread
+from ..tasks.digits import Digits
+from .batched import AdamPlusRows
+
+WAYS = {"extrapolated": True, "plain": False}
+"""Gradients at ŵ, as Algorithm 1 has them, or at w: a plain moving average."""
+Series = dict[str, list[Any]]
+"""steps, and for each of them a list over seeds: z_error2, g_error2, gradient2."""
+
+
+def _series() -> Series:
+    return {"steps": [], "z_error2": [], "g_error2": [], "gradient2": []}
+
+
+def on_double_well(steps: int, runs: int, lr: float, beta: float, extrapolate: bool) -> Series:
+    """Exact gradients, and noise that is the same everywhere; both ways see the same random numbers."""
+    problem, generator = DoubleWell(), torch.Generator().manual_seed(0)
+    rows = AdamPlusRows(problem.start(runs, generator), lr, beta, extrapolate=extrapolate)
+    found, looked = _series(), looks(steps)
+    for step in range(steps):
+        w, at = rows.w, rows.at
+        g = problem.sample(at, 1, generator)[0]
+        rows.step(g)
+        if step in looked:
+            assert rows.z is not None
+            true = problem.gradient(w)
+            for name, error in (
+                ("z_error2", rows.z - true),
+                ("g_error2", g - problem.gradient(at)),
+                ("gradient2", true),
+            ):
+                found[name].append(error.square().sum(1).tolist())
+            found["steps"].append(step)
+    return found
+
+
+def on_digits(epochs: int, seeds: int, lr: float, beta: float, extrapolate: bool) -> Series:
+    """The network of the task `digits`, batches of 64, ∇F from all 1,197 images."""
+    with one_thread():
+        each = [_train(epochs, seed, lr, beta, extrapolate) for seed in range(1, seeds + 1)]
+    steps = each[0]["steps"]
+    return {
+        "steps": steps,
+        **{
+            name: [[run[name][i] for run in each] for i in range(len(steps))]
+            for name in ("z_error2", "g_error2", "gradient2")
+        },
+    }
+
+
+def _train(epochs: int, seed: int, lr: float, beta: float, extrapolate: bool) -> Series:
+    task = Digits()
+    x, y = task.data()["train"]
+    torch.manual_seed(seed)
+    model = task.model()
+    optimizer = AdamPlus(model.parameters(), lr=lr, beta=beta)
+    probe = VarianceProbe(model, optimizer, lambda: task.loss(model(x), y).backward(), every=0)
+    batches = [
+        rows for _ in range(epochs) for rows in torch.randperm(len(x)).split(task.batch) if len(rows) == task.batch
+    ]
+    found, looked = _series(), looks(len(batches))
+    for step, rows in enumerate(batches):
+        optimizer.zero_grad()
+        if not extrapolate:
+            optimizer.eval()
+        task.loss(model(x[rows]), y[rows]).backward()
+        g_error2 = _noise(model, lambda: task.loss(model(x), y)) if step in looked else 0.0
+        optimizer.train()
+        if step in looked:
+            errors = probe.measure()
+            found["steps"].append(step)
+            found["z_error2"].append(errors.z_error**2)
+            found["g_error2"].append(g_error2)
+            found["gradient2"].append(errors.gradient**2)
+        optimizer.step()
+    return found
+
+
+def _noise(model: nn.Module, loss: Callable[[], Tensor]) -> float:
+    """‖g − ∇F‖² at the point where g was taken, which without extrapolation is not the one that the probe looks at."""
+    parameters = list(model.parameters())
+    true = torch.autograd.grad(loss(), parameters)
+    return sum(float((p.grad - t).square().sum()) for p, t in zip(parameters, true, strict=True) if p.grad is not None)
+
+
+def looks(steps: int) -> set[int]:
+    """About 60 steps, evenly in the logarithm, the first and the last among them."""
+    return {round(steps ** (i / 60)) - 1 for i in range(61)} | {steps - 1}

@@ -1,0 +1,198 @@
+"""What `adamplus theory variance` keeps, draws and says of z's errors."""
+
+import csv
+import io
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._present.markdown import table
+from .._present.plot import drawing, save
+from .._store.provenance import certificate
+from ..errors import InputError
+from .figures import DPI, tidy
+from .reports import Report
+from .variance import WAYS, Series, on_digits, on_double_well
+
+TITLES = {"double-well": "the double well, one sample a step", "digits": "the network of `digits`, batches of 64"}
+COLOURS = {"z": "#0072B2", "plain": "#D55E00", "g": "#7A7A7A", "gradient": "#009E73"}
+
+
+def variance(
+    *, command: str, seeds: int, epochs: int, steps: int, beta: float, lr: dict[str, float], told: Callable[[str], None]
+) -> Report:
+    """Measure both places in both ways."""
+    check(seeds, epochs, steps, beta, tuple(lr.values()))
+    born = {"command": command, **certificate(torch.device("cpu")), "workers": 1}
+    began = time.perf_counter()
+    places: dict[str, dict[str, Any]] = {"double-well": {}, "digits": {}}
+    for way, extrapolate in WAYS.items():
+        told(way)
+        found = {
+            "double-well": on_double_well(steps, 10 * seeds, lr["double-well"], beta, extrapolate),
+            "digits": on_digits(epochs, seeds, lr["digits"], beta, extrapolate),
+        }
+        for place, series in found.items():
+            if not all(np.isfinite(values).all() for values in series.values()):
+                raise InputError(f"with lr = {lr[place]:g} training on {place} diverges: pass a smaller --lr")
+            places[place][way] = _summary(series)
+    return {
+        "kind": "variance",
+        "certificate": {**born, "seconds": time.perf_counter() - began},
+        "settings": {"beta": beta, "lr": lr},
+        "seeds": {"double-well": 10 * seeds, "digits": seeds},
+        "places": places,
+    }
+
+
+def check(seeds: int, epochs: int, steps: int, beta: float, lr: tuple[float, ...]) -> None:
+    """Refuse what cannot be measured."""
+    if seeds < 2 or epochs < 1 or steps < 10:
+        raise InputError(f"{seeds} seeds, {epochs} epochs, {steps} steps: at least 2, 1 and 10 are needed")
+    if not 0 < beta <= 1 or not all(0 < rate < math.inf for rate in lr):
+        raise InputError(f"β = {beta:g}, lr = {', '.join(f'{rate:g}' for rate in lr)}: β is in (0, 1], lr above 0")
+
+
+def _summary(series: Series) -> dict[str, Any]:
+    """Mean and standard error over seeds, at each step that was looked at."""
+    found: dict[str, Any] = {"steps": series["steps"]}
+    for name in ("z_error2", "g_error2", "gradient2"):
+        values = np.array(series[name])
+        found[name] = values.mean(1).tolist()
+        found[f"{name}_error"] = (values.std(1, ddof=1) / values.shape[1] ** 0.5).tolist()
+    return found
+
+
+def part(series: dict[str, Any], name: str, last: bool) -> tuple[float, float]:
+    """Mean over the first or the last tenth of the steps, and its standard error as if looks were one.
+
+    Looks are even in the logarithm, so they are weighted by the steps that they stand for.
+    """
+    steps = np.array(series["steps"], dtype=float)
+    end = steps[-1]
+    within = steps >= 0.9 * end if last else steps <= 0.1 * end
+    weights = np.gradient(steps)[within]
+    mean, error = (np.average(np.array(series[key])[within], weights=weights) for key in (name, f"{name}_error"))
+    return float(mean), float(error)
+
+
+def level(series: dict[str, Any]) -> int:
+    """The last step that was looked at with noise of g as large as that of the first: later, g's falls, too."""
+    noise = series["g_error2"]
+    return max(step for step, value in zip(series["steps"], noise, strict=True) if value >= noise[0])
+
+
+def cells(found: Report) -> list[list[str]]:
+    """Heading and lines: what the errors were in the first and in the last tenth of training."""
+    lines = [["", "gradients at", "‖z − ∇F(w)‖²: first tenth", "last tenth", "‖g − ∇F‖²: first tenth", "last tenth"]]
+    lines[0] += ["‖∇F(w)‖²: first tenth", "last tenth"]
+    for place, ways in found["places"].items():
+        for way, series in ways.items():
+            numbers = [
+                f"{mean:.3g} ± {error:.1g}"
+                for name in ("z_error2", "g_error2", "gradient2")
+                for mean, error in (part(series, name, last=False), part(series, name, last=True))
+            ]
+            lines.append([TITLES[place], "ŵ (Adam⁺)" if WAYS[way] else "w (plain average)", *numbers])
+    return lines
+
+
+def note(found: Report) -> str:
+    """Where the numbers come from."""
+    born, settings = found["certificate"], found["settings"]
+    versions = ", ".join(f"{name} {version}" for name, version in born["versions"].items())
+    return (
+        f"`{born['command']}` on {born['hardware']}, {born['started'][:10]}; {versions}; {born['seconds']:.0f} s. "
+        f"Means ± standard errors over {found['seeds']['double-well']} and {found['seeds']['digits']} seeds; "
+        f"β = {settings['beta']:g}, lr = {settings['lr']['double-well']:g} and {settings['lr']['digits']:g}."
+    )
+
+
+def reading(found: Report) -> str:
+    """How far z's error fell while g's noise did not."""
+    said = []
+    for place, ways in found["places"].items():
+        series, last = ways["extrapolated"], level(ways["extrapolated"])
+        at = series["steps"].index(last)
+        g, z = ([series[name][i] for i in (0, at)] for name in ("g_error2", "z_error2"))
+        said.append(
+            f"on {TITLES[place]}, at step {last + 1:,} of {series['steps'][-1] + 1:,} (‖g − ∇F‖² from {g[0]:.3g} to "
+            f"{g[1]:.3g}, ‖z − ∇F(w)‖² from {z[0]:.3g} to {z[1]:.3g}, which is {z[1] / g[1]:.3g} of it)"
+        )
+    return (
+        "With gradients at ŵ, the noise of g was last as large as at first, or larger, "
+        f"{'; '.join(said)}. In the figure, what comes later is shaded; the dotted line is β/(2 − β) = "
+        f"{_averaged(found):.3g}, what averaging makes of steady noise."
+    )
+
+
+def _averaged(found: Report) -> float:
+    beta = found["settings"]["beta"]
+    return beta / (2 - beta)
+
+
+def markdown(found: Report) -> str:
+    """The same as Markdown."""
+    head, *lines = cells(found)
+    return f"{table(head, lines, left=head[:2])}\n\n- {reading(found)}\n- {note(found)}\n"
+
+
+def to_csv(found: Report) -> str:
+    """A line for every place, way and step."""
+    text = io.StringIO()
+    names = ["z_error2", "z_error2_error", "g_error2", "g_error2_error", "gradient2", "gradient2_error"]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["place", "gradients", "step", *names])
+    for place, ways in found["places"].items():
+        for way, series in ways.items():
+            for i, step in enumerate(series["steps"]):
+                writer.writerow([place, way, step, *(series[name][i] for name in names)])
+    return text.getvalue()
+
+
+def draw(found: Report, folder: Path) -> list[Path]:
+    """Errors above, one panel a place, and below what part z's are of g's; the files' paths."""
+    with drawing(folder):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9, 5.6), layout="constrained")
+        panels = figure.subplots(2, 2, sharex="col", height_ratios=(3, 2))
+        for axes, ratios, (place, ways) in zip(*panels, found["places"].items(), strict=True):
+            plus, plain = ways["extrapolated"], ways["plain"]
+            _band(axes, plus, "g_error2", COLOURS["g"], "-", "noise of a gradient, ‖g − ∇F(ŵ)‖²")
+            _band(
+                axes, plain, "z_error2", COLOURS["plain"], (0, (5, 2)), "‖z − ∇F(w)‖², gradients at w (plain average)"
+            )
+            _band(axes, plus, "z_error2", COLOURS["z"], "-", "‖z − ∇F(w)‖², gradients at ŵ (Adam⁺)")
+            _band(axes, plus, "gradient2", COLOURS["gradient"], (0, (1, 1.5)), "‖∇F(w)‖²")
+            _ratio(ratios, plain, COLOURS["plain"], (0, (5, 2)))
+            _ratio(ratios, plus, COLOURS["z"], "-")
+            ratios.axhline(_averaged(found), color=COLOURS["g"], linewidth=0.8, linestyle=(0, (1, 2)))
+            tidy(axes, TITLES[place].replace("`", ""))
+            tidy(ratios, "")
+            axes.set(xscale="log", yscale="log")
+            ratios.set(xscale="log", yscale="log", xlabel="step")
+            for panel in (axes, ratios):
+                panel.axvspan(level(plus) + 1, plus["steps"][-1] + 1, color="#000000", alpha=0.06, linewidth=0)
+        panels[0][0].set_ylabel("squared error, mean over seeds")
+        panels[1][0].set_ylabel("z's as a part of g's")
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+        return save(figure, folder / "variance", DPI)
+
+
+def _ratio(axes: Any, series: dict[str, Any], colour: str, stroke: Any) -> None:
+    ratio = np.array(series["z_error2"]) / np.array(series["g_error2"])
+    axes.plot(np.array(series["steps"]) + 1, ratio, color=colour, linestyle=stroke, linewidth=1.5)
+
+
+def _band(axes: Any, series: dict[str, Any], name: str, colour: str, stroke: Any, label: str) -> None:
+    steps, mean = np.array(series["steps"]) + 1, np.array(series[name])
+    error = np.array(series[f"{name}_error"])
+    axes.plot(steps, mean, color=colour, linestyle=stroke, linewidth=1.5, label=label)
+    axes.fill_between(steps, np.maximum(mean - 2 * error, mean / 10), mean + 2 * error, color=colour, alpha=0.18, lw=0)

@@ -1,0 +1,75 @@
+"""The answer to a comparison, in a sentence a task."""
+
+import math
+
+from .._present.numbers import listed, plus_minus
+from .._present.statistics import strictly_better
+from .results import TaskResults
+from .rows import Row
+
+
+def answer(task: TaskResults, table: list[Row]) -> str:
+    """Who leads on that task, as far as the runs can tell; `table` is the task's, best first."""
+    told = [row for row in table if row.score.mean is not None and math.isfinite(row.score.mean)]
+    if not told:
+        return _no_answer(task, table)
+    best, *others = told
+    score = f"a test {task.metric} of {plus_minus(best.score)} (n = {best.score.n})"
+    unmeasured = [row.label for row in table if row not in told and row.tried > row.diverged]
+    end = "." + (f" {listed(unmeasured)} finished without a finite test {task.metric}." if unmeasured else "")
+    end += _lost(table)
+    if not others:
+        return f"{best.label} alone has {'' if unmeasured else 'finished, with '}{score}{end}"
+    if best.interval is None:
+        return f"{best.label} has the best mean, {score}, but a single run tells nothing of the spread: no rank{end}"
+    behind = [row.label for row in others if _behind(best, row)]
+    level = [row.label for row in others if row.interval is not None and row.label not in behind]
+    single = [row.label for row in others if row.interval is None]
+    if single:
+        end = f"; {listed(single)} ran to the end only once and {_have(single)} no rank{end}"
+    if not level:
+        return f"{best.label} leads with {score}{end}" if behind else f"{best.label} has {score}{end}"
+    if behind:
+        end = f"; {listed(behind)} {'are' if len(behind) > 1 else 'is'} behind{end}"
+    start = "No one leads" if behind else "No one separates"
+    if best.lost:
+        return (
+            f"{start}: {best.label} has the best mean, {score}, of the runs that finished, but others of it were lost, "
+            f"which count as worse than any{end}"
+        )
+    return (
+        f"{start}: {best.label} has the best mean, {score}, and its interval overlaps with "
+        f"{'those' if len(level) > 1 else 'that'} of {listed(level)}{end}"
+    )
+
+
+def _have(labels: list[str]) -> str:
+    return "have" if len(labels) > 1 else "has"
+
+
+def _behind(best: Row, row: Row) -> bool:
+    one, other = best.interval, row.interval
+    return one is not None and other is not None and strictly_better(one, other, best.task.higher)
+
+
+def _no_answer(task: TaskResults, table: list[Row]) -> str:
+    lost = _lost(table)
+    if finished := sum(row.tried - row.diverged for row in table):
+        runs = f"{finished} final runs" if finished > 1 else "1 final run"
+        return f"No answer: {runs} finished, without a finite test {task.metric}.{lost}"
+    trials = sum(run.status != "unfinished" for runs in task.trials.values() for run in runs)
+    searched = f" {trials} trial{'s' if trials != 1 else ''} of the search ended so far." if trials else ""
+    return f"No answer yet: no final run has finished.{searched}{lost}"
+
+
+def _lost(table: list[Row]) -> str:
+    """Means are over the runs that finished: who lost some is said beside them."""
+    said, wholly = [], dict[str, list[str]]()
+    for row in table:
+        how = " or ".join(name for name, count in (("diverged", row.diverged), ("failed", row.failed)) if count)
+        if row.lost and row.lost == row.ended:
+            wholly.setdefault(how, []).append(row.label)
+        elif row.lost:
+            said.append(f"{row.lost} of {row.ended} runs of {row.label} {how}")
+    text = listed(said + [f"every run of {listed(labels)} {how}" for how, labels in wholly.items()])
+    return f" {text[0].upper()}{text[1:]}." if text else ""

@@ -1,0 +1,71 @@
+"""The page of a comparison: one file that needs nothing else to be looked at."""
+
+from importlib.resources import files
+from string import Template
+
+from .._present.charts import charts
+from .._present.html import Markup, embedded, join, tag
+from .._present.numbers import listed
+from ..errors import InputError
+from .results import Results
+from .rows import Row
+from .sections import answers, method, notes, rerun, result_table, run_table
+
+
+def page(results: Results, tables: list[list[Row]]) -> str:
+    """The whole page as text."""
+    here = files("adamplus.lab.report")
+    parts = {name: (here / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+    titles = listed([task.title for task in results.tasks])
+    shown = [result_table(results, task, table) for task, table in zip(results.tasks, tables, strict=True)]
+    return Template(parts["html"]).substitute(
+        title=join(f"Optimizers compared on {titles}"),
+        answers=answers(results, tables),
+        method=method(results),
+        tables=join(*shown),
+        notes=notes(),
+        runs=run_table(results),
+        warnings=_warnings(results),
+        rerun=rerun(results),
+        style=Markup(parts["css"]),
+        data=embedded(charts(results, tables)),
+        plotly=_plotly(),
+        script=Markup(parts["js"]),
+    )
+
+
+def _plotly() -> str:
+    """The library that draws, as text: the page is looked at where there may be no network."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ModuleNotFoundError as error:
+        raise InputError(f"the page needs {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
+    return get_plotlyjs()
+
+
+def _warnings(results: Results) -> Markup:
+    """A word on what is missing, where something is."""
+    said = []
+    told = {task.name for task in results.tasks}
+    if missing := [name for name in results.comparison.get("tasks", []) if name not in told]:
+        said.append(f"There are no runs yet of {listed(missing)}.")
+    if text := _waiting(results):
+        said.append(text)
+    if count := len(results.unreadable):
+        folders = f"{count} run folder{'s' if count > 1 else ''}"
+        said.append(f"{folders} could not be read; what is wrong is in the table of runs.")
+    return join(*(tag("p", text, class_="warning") for text in said))
+
+
+def _waiting(results: Results) -> str:
+    """How many runs the comparison names that there is nothing of."""
+    asked = len(results.comparison.get("runs", []))
+    early = sum(run.failure is not None for run in results.absent)
+    waiting = len(results.absent) - early
+    said = [f"{waiting} {'have' if waiting > 1 else 'has'} not begun"] if waiting else []
+    said += [f"{early} failed before {'they' if early > 1 else 'it'} began"] if early else []
+    return (
+        f"Of the {asked} runs of this comparison, {listed(said)}; the same command trains what is missing."
+        if said
+        else ""
+    )

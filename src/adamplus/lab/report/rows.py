@@ -1,0 +1,232 @@
+"""The result table: what is told of each contender on each task."""
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .._present.numbers import DASH, number, plus_minus, seconds, settings
+from .._present.statistics import Sensitivity, Summary, ranks, sensitivity, summarize, with_losses
+from .results import Record, Results, TaskResults
+
+HEADINGS: tuple[str, ...] = (
+    "rank",
+    "optimizer",
+    "test metric",
+    "n",
+    "runs lost",
+    "test loss",
+    "time to target",
+    "steps/s",
+    "state, B/param",
+    "good lr",
+    "settings",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender on one task."""
+
+    task: TaskResults
+    label: str
+    rank: tuple[int, int] | None
+    score: Summary
+    """The task's metric on test data, at w, after the last epoch of the runs that finished."""
+    loss: Summary
+    reached: list[float]
+    """Training seconds of the runs that reached the target."""
+    tried: int
+    """Runs that finished or diverged: those that had a chance to reach it."""
+    steps_per_second: float | None
+    state_per_parameter: float | None
+    """Bytes."""
+    peak_bytes: float | None
+    sensitivity: Sensitivity | None
+    settings: dict[str, Any] | None
+    edge: list[str]
+    """Settings of which nothing further out was tried: better ones may lie beyond."""
+    untuned: bool
+    """Whether no trial finished, so that the settings are the middles of their ranges."""
+    diverged: int
+    failed: int
+    unfinished: int
+    not_begun: int
+
+    @property
+    def ended(self) -> int:
+        """Runs that finished, diverged or failed."""
+        return self.tried + self.failed
+
+    @property
+    def lost(self) -> int:
+        """Runs that count as worse than any that finished."""
+        return self.diverged + self.failed
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """What ranks go by: the score's, without an end on the worse side where runs were lost."""
+        return with_losses(self.score.interval, self.lost, self.task.higher)
+
+    @property
+    def target_seconds(self) -> float | None:
+        """Mean over the runs that reached the target."""
+        return summarize(self.reached).mean
+
+
+def rows(results: Results, task: TaskResults) -> list[Row]:
+    """A row a contender, the best mean first, those without one last."""
+    found = [_row(results, task, label) for label in results.labels]
+    places = ranks({row.label: row.interval for row in found}, task.higher)
+    ranked = [replace(row, rank=places.get(row.label)) for row in found]
+    return sorted(ranked, key=lambda row: _place(row.score.mean, task.higher))
+
+
+def _place(mean: float | None, higher: bool) -> tuple[bool, float]:
+    known = mean is not None and mean == mean  # nan is no place
+    return not known, (-mean if higher else mean) if known and mean is not None else 0.0
+
+
+def _finished(task: TaskResults, label: str, column: str) -> Summary:
+    return summarize(run.last(column) for run in task.of(label, "finished"))
+
+
+def _row(results: Results, task: TaskResults, label: str) -> Row:
+    finished = task.of(label, "finished")
+    tried = task.of(label, "finished", "diverged")
+    absent = [run for run in task.absent if run.label == label and run.phase == "final"]
+    failed_early = sum(run.failure is not None for run in absent)
+    return Row(
+        task=task,
+        label=label,
+        rank=None,
+        score=_finished(task, label, f"test_{task.metric}"),
+        loss=_finished(task, label, "test_loss"),
+        reached=[found for run in tried if (found := seconds_to_target(task, run)) is not None],
+        tried=len(tried),
+        steps_per_second=summarize(run.end.get("steps_per_second") for run in finished).mean,
+        state_per_parameter=summarize(state_per_parameter(run) for run in finished).mean,
+        peak_bytes=summarize(run.end.get("peak_bytes") for run in finished).mean,
+        sensitivity=learning_rates(results, task, label),
+        settings=results.chosen(task, label),
+        edge=results.comparison.get("edge", {}).get(task.name, {}).get(label, []),
+        untuned=_untuned(results, task, label),
+        diverged=len(task.of(label, "diverged")),
+        failed=len(task.of(label, "failed")) + failed_early,
+        unfinished=len(task.of(label, "unfinished")),
+        not_begun=len(absent) - failed_early,
+    )
+
+
+def seconds_to_target(task: TaskResults, run: Record) -> float | None:
+    """Training seconds at the first epoch whose test metric is at least as good as the target."""
+    target = task.about.get("target")
+    if target is None:
+        return None
+    for epoch in run.epochs:
+        value = epoch.get(f"test_{task.metric}")
+        if value is not None and (value >= target if task.higher else value <= target):
+            return epoch.get("seconds")
+    return None
+
+
+def state_per_parameter(run: Record) -> float | None:
+    """Bytes that the optimizer keeps, for each number that it trains."""
+    held, parameters = run.end.get("state_bytes"), run.settings.get("parameters")
+    return held / parameters if held is not None and parameters else None
+
+
+def learning_rates(results: Results, task: TaskResults, label: str) -> Sensitivity | None:
+    """What the search says of the learning rate."""
+    ended = [run for run in task.trials.get(label, []) if run.status != "unfinished"]
+    pairs = [
+        (float(run.spec["settings"]["lr"]), run.last(f"validation_{task.metric}") if run.status == "finished" else None)
+        for run in ended
+        if isinstance(run.spec["settings"].get("lr"), (int, float))
+    ]
+    return sensitivity(pairs, task.higher, _bounds(str(results.ranges(label).get("lr", ""))))
+
+
+def _bounds(declared: str) -> tuple[float, float] | None:
+    """The ends of `log-uniform, 0.01 to 10`."""
+    found = re.search(r"(\d\S*) to (\d\S*)", declared)
+    try:
+        low, high = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+    except ValueError:
+        return None
+    return (low, high) if 0 < low <= high < math.inf else None
+
+
+def _untuned(results: Results, task: TaskResults, label: str) -> bool:
+    """Whether there was a search, final runs went on from it, and none of its trials has a metric."""
+    trials = task.trials.get(label, [])
+    searched = trials or any(run.label == label and run.phase == "search" for run in task.absent)
+    values = [run.last(f"validation_{task.metric}") for run in trials if run.status == "finished"]
+    return (
+        bool(searched)
+        and results.chosen(task, label) is not None
+        and all(value is None or math.isnan(value) for value in values)
+    )
+
+
+def cells(row: Row) -> list[str]:
+    """What the table says of a row, in the order of `HEADINGS`."""
+    return [
+        rank_text(row.rank),
+        row.label,
+        plus_minus(row.score),
+        str(row.score.n),
+        lost_text(row),
+        plus_minus(row.loss),
+        _target_text(row),
+        number(row.steps_per_second, 3),
+        number(row.state_per_parameter, 3),
+        _lr_text(row),
+        settings(row.settings),
+    ]
+
+
+def rank_text(rank: tuple[int, int] | None) -> str:
+    """One place, or a range of them."""
+    if rank is None:
+        return DASH
+    return str(rank[0]) if rank[0] == rank[1] else f"{rank[0]}–{rank[1]}"
+
+
+def _target_text(row: Row) -> str:
+    if row.task.about.get("target") is None or not row.tried:
+        return DASH
+    share = f"{len(row.reached)} of {row.tried}"
+    mean = row.target_seconds
+    if mean is None:
+        return share
+    return seconds(mean) if len(row.reached) == row.tried else f"{seconds(mean)} ({share})"
+
+
+def _lr_text(row: Row) -> str:
+    found = row.sensitivity
+    if row.untuned:
+        return "no trial finished"
+    if found is None or found.spacing == 1:  # a single trial, of a range that nobody has declared
+        return DASH
+    good = f"< ×{_factor(found.spacing, 2)}" if found.factor == 1 else f"×{_factor(found.factor, 3)}"
+    return f"{good} of ×{_factor(found.searched, 3)}{', at the edge' if 'lr' in row.edge else ''}"
+
+
+def _factor(value: float, digits: int) -> str:
+    return f"{float(f'{value:.{digits}g}'):,g}"
+
+
+def lost_text(row: Row) -> str:
+    """Runs that are not in the means."""
+    counts = {"diverged": row.diverged, "failed": row.failed, "unfinished": row.unfinished}
+    counts["not begun"] = row.not_begun
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or DASH
+
+
+def grid(table: list[Row]) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of one task's table, with the metric's name; a metric that is the loss is told once."""
+    metric = table[0].task.metric
+    kept = [i for i, heading in enumerate(HEADINGS) if (heading, metric) != ("test loss", "loss")]
+    names = [f"test {metric}" if heading == "test metric" else heading for heading in HEADINGS]
+    return [names[i] for i in kept], [[line[i] for i in kept] for line in map(cells, table)]

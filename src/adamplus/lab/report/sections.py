@@ -1,0 +1,265 @@
+"""The parts of the page that are text: answers, how it was done, tables, runs."""
+
+import math
+from typing import Any
+
+from .._present.charts import style
+from .._present.html import Markup, join, tag
+from .._present.numbers import DASH, listed, number, seconds, settings
+from .._present.statistics import MARGIN
+from .answers import answer
+from .missing_runs import Absent
+from .results import Record, Results, TaskResults
+from .rows import Row, grid
+
+WIDTH = 120
+"""Of an interval's picture."""
+
+
+def answers(results: Results, tables: list[list[Row]]) -> Markup:
+    """A sentence a task."""
+    items = [
+        tag("div", tag("dt", task.title), tag("dd", answer(task, table)))
+        for task, table in zip(results.tasks, tables, strict=True)
+    ]
+    return tag("dl", *items, class_="answers")
+
+
+def method(results: Results) -> Markup:
+    """What was compared, and how: all that one needs to judge the numbers."""
+    said = results.comparison
+    facts: list[tuple[str, str]] = []
+    if said.get("command"):
+        facts.append(("Command", tag("code", str(said["command"]))))
+    facts.append(("Tasks", tag("ul", *(tag("li", *_task(task)) for task in results.tasks))))
+    facts.append(("Search", _search(results)))
+    seeds = said.get("seeds") or _seeds(results, "final")
+    searched = _seeds(results, "search")
+    fresh = ", none of which the search has seen" if searched and searched.isdisjoint(seeds) else ""
+    if seeds:
+        facts.append(("Seeds", f"{', '.join(map(str, sorted(seeds)))}{fresh}"))
+    facts.append(("Hardware", listed(_all(results, lambda run: run.settings.get("hardware")))))
+    facts.append(("Versions", listed(_all(results, _versions))))
+    facts.append(("Code", listed(_all(results, _git))))
+    facts.append(("Date", _date(results)))
+    shown = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts if value]
+    return tag("dl", *shown, class_="facts")
+
+
+def _counted(results: Results) -> list[Record]:
+    return [run for run in results.runs if run.counted]
+
+
+def _seeds(results: Results, phase: str) -> set[int]:
+    return {run.spec["seed"] for run in _counted(results) if run.spec["phase"] == phase}
+
+
+def _all(results: Results, of: Any) -> list[str]:
+    return list(dict.fromkeys(str(found) for run in _counted(results) if (found := of(run))))
+
+
+def _task(task: TaskResults) -> list[str]:
+    about = task.about
+    runs = [run for group in (task.finals, task.trials) for found in group.values() for run in found]
+    epochs = sorted({run.spec["epochs"] for run in runs})
+    facts = [
+        f"{' or '.join(map(str, epochs))} epoch{'s' if epochs != [1] else ''} of batches of {about.get('batch', '?')}",
+        ", ".join(f"{count:,} {split}" for split, count in (about.get("rows") or {}).items()) + " rows",
+        f"{runs[0].settings.get('parameters') or 0:,} parameters",
+        f"judged by {task.metric}, {'higher' if task.higher else 'lower'} is better"
+        + (f", target {about['target']:g}" if about.get("target") is not None else ""),
+    ]
+    return [
+        tag("b", task.title),
+        f": {about.get('description') or 'no description'} ",
+        tag("span", "; ".join(facts) + ".", class_="quiet more"),
+    ]
+
+
+def _search(results: Results) -> str:
+    """How settings were come by, with the ranges that are declared for them."""
+    said = results.comparison
+    found = max((len(runs) for task in results.tasks for runs in task.trials.values()), default=0)
+    trials = said.get("tune", found)
+    declared = {label: found for label in results.labels if (found := results.ranges(label))}
+    if trials:
+        text = (
+            f"{trials} trial{'s' if trials != 1 else ''} for each optimizer on each task, "
+            "judged on validation data after the last epoch"
+        )
+    elif "tune" not in said:
+        return "No trials are in the folder. The settings of each run are in the table of runs."
+    elif declared or "ranges" not in said:
+        text = (
+            "None. Each setting that a search would have chosen was at the middle (the geometric mean) of its declared "
+            "range; all others were as the optimizer has them by itself or was given"
+        )
+    else:
+        return "None: every optimizer ran with settings that it was given or has by itself."
+    items = [
+        tag("li", tag("b", label), ": ", ", ".join(f"{key} {space}" for key, space in found.items()))
+        for label, found in declared.items()
+    ]
+    return join(text, ":", tag("ul", *items, class_="columns")) if items else f"{text}."
+
+
+def _versions(run: Record) -> str:
+    return ", ".join(f"{name} {version}" for name, version in (run.settings.get("versions") or {}).items())
+
+
+def _git(run: Record) -> str:
+    git = run.settings.get("git") or {}
+    if not git.get("commit"):
+        return ""
+    return f"git {str(git['commit'])[:12]}" + (", with changes that are not committed" if git.get("dirty") else "")
+
+
+def _date(results: Results) -> str:
+    said = results.comparison
+    date = said.get("date") or max((str(run.settings.get("started", ""))[:10] for run in results.runs), default="")
+    wall = said.get("wall_seconds")
+    engine = f", engine {said['engine']}" if said.get("engine") else ""
+    return f"{date}{engine}" + (f", {seconds(wall)} in all" if wall else "")
+
+
+def result_table(results: Results, task: TaskResults, table: list[Row]) -> Markup:
+    """One task's table, with a picture of the intervals."""
+    names, lines = grid(table)
+    names.insert(3, "95 % interval")
+    left = {"optimizer", "settings", "95 % interval"}
+    head = tag("tr", *(tag("th", name, scope="col", class_=None if name in left else "number") for name in names))
+    picture = _pictures(table)
+    body = []
+    for row, texts in zip(table, lines, strict=True):
+        texts[1] = join(swatch(results.labels.index(row.label)), row.label)
+        texts.insert(3, picture(row))
+        parts = [
+            tag("th", text, scope="row", title=row.label)
+            if name == "optimizer"
+            else tag("td", text, class_=None if name in left else "number")
+            for name, text in zip(names, texts, strict=True)
+        ]
+        body.append(tag("tr", *parts))
+    shown = tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="scroll", tabindex="0")
+    return join(tag("h3", task.title), shown, *(tag("p", text, class_="quiet") for text in _doubts(table)))
+
+
+def _doubts(table: list[Row]) -> list[str]:
+    """Where the search has not found what it looked for."""
+    said = []
+    for row in table:
+        if row.untuned:
+            said.append(f"{row.label}: no trial finished, so its final runs have the middle of the declared range.")
+        elif row.edge:
+            values = settings({key: (row.settings or {}).get(key) for key in row.edge})
+            said.append(f"{row.label}: {values} is best and at the edge of what was tried; better may lie beyond.")
+    return said
+
+
+def _pictures(table: list[Row]) -> Any:
+    """What draws a row's interval, all on one scale: that of the means, so that one wide interval hides nothing."""
+    means = [row.score.mean for row in table if row.score.mean is not None and math.isfinite(row.score.mean)]
+    low, high = (min(means), max(means)) if means else (0.0, 0.0)
+    pad = 0.25 * (high - low) or abs(high) * 0.01 or 1.0
+
+    def at(value: float) -> float:
+        return min(WIDTH - 1.0, max(1.0, WIDTH * (value - low + pad) / (high - low + 2 * pad)))
+
+    def picture(row: Row) -> str:
+        if row.score.mean is None or not math.isfinite(row.score.mean):
+            return DASH
+        parts = []
+        title = number(row.score.mean)
+        if row.interval is not None:
+            left, right = row.interval
+            title = f"{number(left)} to {number(right)}"
+            parts.append(tag("line", x1=f"{at(left):.1f}", x2=f"{at(right):.1f}", y1="8", y2="8"))
+        parts.append(tag("circle", cx=f"{at(row.score.mean):.1f}", cy="8", r="3.5"))
+        return tag("svg", tag("title", title), *parts, viewBox=f"0 0 {WIDTH} 16", class_="interval", role="img")
+
+    return picture
+
+
+def swatch(contender: int) -> Markup:
+    """A piece of a contender's line; the charts' legend is made of these."""
+    colour, dash = style(contender)
+    strokes = {"dash": "6 3", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "10 3", "longdashdot": "10 3 2 3"}
+    line = tag("line", x1="0", y1="5", x2="26", y2="5", stroke=colour, stroke_dasharray=strokes.get(dash))
+    return tag("svg", line, viewBox="0 0 26 10", class_="swatch", data_label=str(contender), aria_hidden="true")
+
+
+def notes() -> Markup:
+    """What the table's columns mean."""
+    return tag(
+        "p",
+        "Test metric and loss: mean ± standard error over the n final runs that finished, after the last epoch, at the "
+        "point that one ships (w). Ranks: the places that are possible by Student’s 95 % intervals; a range where "
+        "they overlap, none for single runs. A run that diverged or failed counts as worse than any that finished: the "
+        "interval of an optimizer that lost some has no end on the worse side, so that it is ahead of nobody. Time to "
+        "target: training seconds, evaluation excluded, mean over the runs that reached it. Good lr: tested learning "
+        f"rates around the best one whose validation metric is within {100 * MARGIN:g} % of the best, as a factor, of "
+        "the declared range; “< ×3.1” where the best trial is alone and trials are a factor of 3.1 apart on average, "
+        "so that nothing narrower can be told; “at the edge” where nothing further out than the best was tried. Runs "
+        "lost: not in the means.",
+        class_="quiet notes",
+    )
+
+
+def run_table(results: Results) -> Markup:
+    """Every run: what it was built with, and how it ended."""
+    names = ("task", "optimizer", "phase", "seed", "settings", "epochs", "status", "seconds", "folder")
+    head = tag("tr", *(tag("th", name, scope="col") for name in names))
+    body = [tag("tr", *(tag("td", text) for text in _run(run))) for run in results.runs]
+    body += [
+        tag("tr", *[tag("td", DASH)] * 6, tag("td", f"unreadable: {reason}"), tag("td", DASH), tag("td", folder))
+        for folder, reason in results.unreadable.items()
+    ]
+    body += [tag("tr", *(tag("td", text) for text in _absent(run))) for run in results.absent]
+    table = tag("table", tag("thead", head), tag("tbody", *body), class_="runs")
+    summary = tag("summary", f"All {len(body)} runs, with their settings")
+    return tag("details", summary, tag("div", table, class_="scroll", tabindex="0"))
+
+
+def _run(run: Record) -> list[str]:
+    spec = run.spec
+    status = run.status + (f": {run.end['reason']}" if run.end.get("reason") else "")
+    spent = run.end.get("seconds")
+    return [
+        spec["task"],
+        spec["label"],
+        f"trial {spec.get('trial', 0)}" if spec["phase"] == "search" else spec["phase"],
+        str(spec["seed"]),
+        settings(spec["settings"]),
+        f"{len(run.epochs)} of {spec['epochs']}",
+        status if run.counted else f"{status} (of an earlier comparison: not counted)",
+        DASH if spent is None else number(spent, 3),
+        run.folder,
+    ]
+
+
+def _absent(run: Absent) -> list[str]:
+    phase = "trial" if run.phase == "search" else run.phase
+    status = "not begun" if run.failure is None else f"failed before it began: {run.failure}"
+    return [run.task or DASH, run.label or DASH, phase, DASH, DASH, DASH, status, DASH, run.folder]
+
+
+def rerun(results: Results) -> Markup:
+    """How to have the same again."""
+    command = results.comparison.get("command")
+    if not command:
+        return tag(
+            "p",
+            "These runs have no comparison.json beside them, which would hold the command. Each run’s settings are in "
+            "the table above and in its settings.json.",
+        )
+    return join(
+        tag("pre", tag("code", str(command))),
+        tag(
+            "p",
+            "In the same folder, finished runs are kept and only what is missing is done; in a new one, everything is "
+            "done again, and with these versions on such hardware the numbers are the same. This page alone is made "
+            "again by ",
+            tag("code", "adamplus report"),
+            " and the folder’s name.",
+        ),
+    )

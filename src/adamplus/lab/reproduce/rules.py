@@ -1,0 +1,240 @@
+"""Rules that set stored runs beside a claim; each says itself what it looks at."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from .._present.numbers import number, plus_minus
+from .._present.statistics import Summary, strictly_better, summarize, with_losses
+from ..report.results import Record
+from .experiments import NAMES
+from .growth import SLOW, Growth, growth
+from .stored_runs import Contestant, Stored
+
+Outcome = Literal["reproduced", "not reproduced", "open", "cannot be run", "not run yet"]
+SEVERITY: tuple[Outcome, ...] = ("not reproduced", "open", "not run yet", "cannot be run", "reproduced")
+"""Of several outcomes that a claim needs all of, the first of these is the claim's."""
+Relation = Literal["better than", "comparable to", "worse than", "no worse than"]
+EARLY = 3 / 7
+"""The part of a run that is its early stage: up to the first drop of the rate, 150 epochs of 350."""
+KNEE, KNEE_WIDTH = 154 / 350, 0.05
+FAR = 0.01
+"""An accuracy that is far from its end: by a percentage point or more."""
+
+
+class Verdict(NamedTuple):
+    """What runs say of a claim."""
+
+    outcome: Outcome
+    measured: str
+
+
+class Rule(Protocol):
+    """A way to judge an experiment's runs."""
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        ...
+
+    def judge(self, stored: Stored) -> Verdict:
+        """What the runs say."""
+        ...
+
+
+def together(verdicts: Iterable[Verdict]) -> Verdict:
+    """Of a claim that needs all of them."""
+    verdicts = list(verdicts)
+    found = {verdict.outcome for verdict in verdicts}
+    return Verdict(
+        next(outcome for outcome in SEVERITY if outcome in found),
+        "; ".join(verdict.measured for verdict in verdicts if verdict.measured),
+    )
+
+
+class Standing(NamedTuple):
+    """Where an optimizer is, by the runs that finished."""
+
+    values: Summary
+    lost: int
+    """Runs that diverged: each is worse than any that finished."""
+    tried: int = 1
+    """Settings of the paper that this is the best of."""
+
+    @property
+    def mean(self) -> float | None:
+        """None where every run diverged."""
+        return self.values.mean
+
+    def interval(self, higher: bool) -> tuple[float, float] | None:
+        """Where the mean may lie; None for a single run."""
+        single = (self.mean, self.mean) if self.mean is not None and self.lost else None
+        return with_losses(self.values.interval or single, self.lost, higher)
+
+    def told(self) -> str:
+        """In numbers."""
+        lost = f"{self.lost} diverged"
+        if self.mean is None:
+            return lost if self.lost > 1 else "diverged"
+        notes = [f"n = {self.values.n}", *[lost] * bool(self.lost), *[f"best of {self.tried}"] * (self.tried > 1)]
+        return f"{plus_minus(self.values)} ({', '.join(notes)})"
+
+
+@dataclass(frozen=True)
+class Versus:
+    """One optimizer beside others, by a panel of the figure."""
+
+    panel: Literal["train", "test"]
+    relation: Relation
+    rivals: tuple[str, ...]
+    hero: str = "adam-plus"
+    early: bool = False
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        when = "as a mean over the first 3/7 of the epochs" if self.early else "after the last epoch"
+        rivals = ", ".join(NAMES[name] for name in self.rivals)
+        return f"{self.panel} metric, {when}: {NAMES[self.hero]} {self.relation} {rivals}"
+
+    def judge(self, stored: Stored) -> Verdict:
+        """Every rival has to stand in the relation."""
+        column = stored.experiment.panels[self.panel].column
+        asked = {name: stored.contestants.get(name) for name in (self.hero, *self.rivals)}
+        places = {name: standing(one, column, EARLY if self.early else None) for name, one in asked.items() if one}
+        found = {name: place for name, place in places.items() if place is not None}
+        missing = [NAMES[name] for name in asked if name not in found]
+        outcomes: list[Outcome] = ["not run yet"] if missing else []
+        if self.hero in found:
+            rivals = [name for name in self.rivals if name in found]
+            outcomes.extend(self._outcome(stored, found[self.hero], found[name]) for name in rivals)
+        numbers = ", ".join(f"{NAMES[name]} {place.told()}" for name, place in found.items())
+        said = [f"{self.panel}{' early' if self.early else ''}: {numbers}"] if found else []
+        said += [f"no run of {', '.join(missing)} has ended"] if missing else []
+        tried = {name: place.tried for name, place in found.items()}
+        if len(set(tried.values())) > 1 and tried != {name: stored.experiment.words[name].points for name in tried}:
+            outcomes = [outcome if outcome == "not run yet" else "open" for outcome in outcomes]
+            said += ["some have had more of the paper's settings than others"]
+        return together(Verdict(outcome, "") for outcome in outcomes)._replace(measured="; ".join(said))
+
+    def _outcome(self, stored: Stored, own: Standing, other: Standing) -> Outcome:
+        higher, margin = stored.experiment.higher, stored.experiment.margin
+        worst = -math.inf if higher else math.inf
+        a, b = (worst if one.mean is None else one.mean for one in (own, other))
+        if math.isinf(a) and math.isinf(b):
+            return "not reproduced"  # neither has trained at all
+        if higher and min(a, b) >= 1 - margin and self.relation in ("better than", "worse than"):
+            return "open"  # nobody can be ahead by the margin
+        ahead = (a > b) is higher
+        apart = math.isinf(a) or math.isinf(b) or abs(a - b) > (margin if higher else margin * min(abs(a), abs(b)))
+        lost = bool(own.lost or other.lost)
+        better, worse = (one.interval(higher) for one in ((own, other) if ahead else (other, own)))
+        if apart and better is not None and worse is not None and not strictly_better(better, worse, higher):
+            # means that differ, in runs that differ as much: unless they point elsewhere, more are needed
+            if self.relation == "no worse than" and ahead and not lost:
+                return "reproduced"
+            away = {"better than": not ahead, "worse than": ahead}.get(self.relation, False)
+            return "not reproduced" if away and not lost else "open"
+        if not apart and lost:
+            return "open"
+        found: Relation = "comparable to" if not apart else "better than" if ahead else "worse than"
+        holds = found != "worse than" if self.relation == "no worse than" else found == self.relation
+        return "reproduced" if holds else "not reproduced"
+
+
+@dataclass(frozen=True)
+class Flattens:
+    """Σ‖z‖ reaches a plateau, and where."""
+
+    where: bool
+    """Whether the place is what is claimed; else that there is a plateau."""
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        place = f", at 154/350 of the run, give or take {KNEE_WIDTH:g} of it," if self.where else ""
+        return (
+            f"after the epoch{place} at which growth of Σ‖z‖ of Adam⁺ falls by the largest factor, from the mean over "
+            f"a twentieth of the run to that over the next, Σ‖z‖ grows by t^{SLOW:g} or less"
+        )
+
+    def judge(self, stored: Stored) -> Verdict:
+        """By every run; they have to agree."""
+        found = _growths(stored)
+        if not found:
+            return Verdict("not run yet", "no run of Adam⁺ with enough epochs has finished")
+        holds = [one.flattens and (not self.where or abs(one.part - KNEE) <= KNEE_WIDTH) for one in found]
+        outcome: Outcome = "reproduced" if all(holds) else "open" if any(holds) else "not reproduced"
+        return Verdict(outcome, "; ".join(map(_growth_text, found)))
+
+
+@dataclass(frozen=True)
+class FarFromIdeal:
+    """Where Σ‖z‖ flattens, accuracies are still far from those of the end."""
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return (
+            f"train and test accuracy of Adam⁺ at 154/350 of the run are {FAR:g} or more below those of the end; open "
+            "where Σ‖z‖ has no plateau"
+        )
+
+    def judge(self, stored: Stored) -> Verdict:
+        """By the means over seeds."""
+        panels = stored.experiment.panels
+        runs = [run for run in _finished(stored) if all(panel.column in run.epochs[-1] for panel in panels.values())]
+        if not runs:
+            return Verdict("not run yet", "no run of Adam⁺ has finished")
+        at = max(0, round(KNEE * len(runs[0].epochs)) - 1)
+        said, below = [], []
+        for name, panel in panels.items():
+            then = summarize(float(run.epochs[at][panel.column]) for run in runs).mean or 0.0
+            end = summarize(run.last(panel.column) for run in runs).mean or 0.0
+            below.append(end - then >= FAR)
+            said.append(f"{name}: {number(then)} after epoch {at + 1}, {number(end)} at the end")
+        if not (growths := _growths(stored)):
+            return Verdict("not run yet", "no run of Adam⁺ with enough epochs has finished")
+        if not all(found.flattens for found in growths):
+            return Verdict("open", f"no plateau; {'; '.join(said)}")
+        return Verdict("reproduced" if all(below) else "not reproduced", "; ".join(said))
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """A claim that runs of an experiment alone do not decide."""
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return "none; runs of the paper's experiments do not decide it"
+
+    def judge(self, stored: Stored) -> Verdict:
+        """Open, whatever was run."""
+        del stored
+        return Verdict("open", "")
+
+
+def _finished(stored: Stored) -> list[Record]:
+    one = stored.contestants.get("adam-plus")
+    return one.ended("finished") if one is not None else []
+
+
+def _growths(stored: Stored) -> list[Growth]:
+    return [found for run in _finished(stored) if (found := growth(run.epochs)) is not None]
+
+
+def _growth_text(found: Growth) -> str:
+    where = f"at iteration {found.knee:,.0f} ({found.part:.0%} of the run)"
+    return (
+        f"{'flattens' if found.flattens else 'no plateau; growth falls most'} {where}; "
+        f"Σ‖z‖ ∝ t^{found.exponent:.2f}, from there on t^{found.later:.2f}"
+    )
+
+
+def standing(one: Contestant, column: str, early: float | None = None) -> Standing | None:
+    """After the last epoch, or as a mean over an early part; None where no run that has ended tells of it."""
+    values = one.last(column) if early is None else one.early(column, early)
+    lost = len(one.ended("diverged"))
+    return Standing(values, lost, one.tried) if values.n or (lost and not one.ended("finished")) else None

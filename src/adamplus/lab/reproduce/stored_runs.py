@@ -1,0 +1,218 @@
+"""The runs of a reproduction that are stored, by experiment and optimizer."""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._present.statistics import Summary, summarize
+from .._store.store import CorruptError, Store
+from ..errors import InputError
+from ..report.results import Record, read_run
+from .data_check import UNOFFICIAL, kept
+from .experiments import EXPERIMENTS, Experiment, Protocol
+
+FOLDER = re.compile(r"(paper|tuned)(?:-decay-(.+?))?(?:-(quick)|-(\d+)-epochs)?")
+"""Names that `folder_of` gives."""
+PAPER = "paper"
+"""The folder of the paper's settings and budget."""
+ENDED = ("finished", "diverged")
+"""What tells of an optimizer: a run that failed, or goes on, does not."""
+REMARKS = "remarks.json"
+"""In the folder of an experiment's runs, by hand: what is to be known of them, and whose times are no measure."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """An optimizer's final runs."""
+
+    optimizer: str
+    label: str
+    runs: list[Record]
+    """One a seed, in their order."""
+    tried: int
+    """Settings that this is the best of."""
+    trials: int = 0
+    """Of the search that chose the settings."""
+    timed: bool = True
+    """Whether its times are a measure."""
+    rest: tuple["Contestant", ...] = ()
+    """With settings that are not the best."""
+
+    def ended(self, *statuses: str) -> list[Record]:
+        """Those that ended so."""
+        return [run for run in self.runs if run.status in statuses]
+
+    def last(self, column: str) -> Summary:
+        """After the last epoch."""
+        return summarize(run.last(column) for run in self.ended("finished"))
+
+    def early(self, column: str, part: float) -> Summary:
+        """The mean over the first part of the epochs."""
+        values = []
+        for run in self.ended("finished"):
+            lines = run.epochs[: max(1, round(part * len(run.epochs)))]
+            if all(column in line for line in lines):
+                values.append(math.fsum(float(line[column]) for line in lines) / len(lines))
+        return summarize(values)
+
+    def reached(self, column: str, target: float, higher: bool) -> list[dict[str, float]]:
+        """The first epoch of each finished run that is as good as the target, of those that have one."""
+        lines = ([line for line in run.epochs if column in line] for run in self.ended("finished"))
+        good = (
+            [line for line in own if (line[column] >= target if higher else line[column] <= target)] for own in lines
+        )
+        return [own[0] for own in good if own]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What one folder has of an experiment."""
+
+    experiment: Experiment
+    folder: str
+    """That of the protocol and the budget: paper, paper-quick, tuned …"""
+    contestants: dict[str, Contestant]
+    data: str = ""
+    """Whether it was the official one."""
+    unreadable: tuple[str, ...] = ()
+    """Folders of runs, and what is wrong with them."""
+    remark: str = ""
+    """By whoever made them: that the machine did other things at the time, say."""
+    labels: tuple[str, ...] = ()
+    """All that there are runs of, the contestants' and those that are not the best."""
+
+    @property
+    def tuned(self) -> bool:
+        """Whether settings were searched."""
+        return is_tuned(self.folder)
+
+    @property
+    def unofficial(self) -> bool:
+        """Whether the data is known to be other data than the paper's."""
+        return self.data.startswith(UNOFFICIAL)
+
+    @property
+    def epochs(self) -> int:
+        """Of a run."""
+        return max((run.spec["epochs"] for one in self.contestants.values() for run in one.runs), default=0)
+
+
+def folder_of(protocol: Protocol, *, quick: bool, epochs: int | None, weight_decay: float) -> str:
+    """Where runs of a protocol and a budget are, under a reproduction's folder: what is no one's figure is apart."""
+    parts: list[str] = [protocol]
+    parts += [f"decay-{weight_decay:g}"] if weight_decay else []
+    parts += [f"{epochs}-epochs"] if epochs is not None else ["quick"] if quick else []
+    return "-".join(parts)
+
+
+def is_tuned(folder: str) -> bool:
+    """Whether its runs are of the tuned protocol."""
+    return folder.startswith("tuned")
+
+
+def options_of(folder: str) -> list[str]:
+    """Options of the command whose runs are in that folder."""
+    found = FOLDER.fullmatch(folder)
+    assert found is not None
+    protocol, weight_decay, quick, epochs = found.groups()
+    return [
+        *("--protocol", protocol),
+        *(["--weight-decay", weight_decay] if weight_decay else []),
+        *(["--quick"] if quick else []),
+        *(["--epochs", epochs] if epochs else []),
+    ]
+
+
+def folders(out: Path) -> list[str]:
+    """Those that are there; the paper's protocol in full is first, there or not."""
+    found = sorted(path.parent.name for name in EXPERIMENTS for path in out.glob(f"*/{name}") if path.is_dir())
+    return list(dict.fromkeys([PAPER, *filter(FOLDER.fullmatch, found)]))
+
+
+def read(out: Path, folder: str, experiment: Experiment) -> Stored:
+    """The newest run of every optimizer, settings and seed, whatever version of the code has made it.
+
+    Runs that have ended come before those that have not. Where the paper's settings are several, the best of them
+    count; where a search has been made again, with something else fixed or other settings chosen, the newer ones.
+    """
+    root = out / folder / experiment.name
+    records, unreadable = _records(root)
+    found: dict[str, dict[str, dict[str, dict[int, Record]]]] = {}
+    searches: dict[str, list[dict[str, Any]]] = {}
+    for record in sorted(records, key=_age):
+        spec = record.spec
+        if spec["optimizer"] not in experiment.words:
+            continue
+        if spec["phase"] == "search":
+            searches.setdefault(spec["label"], []).append(spec)
+            continue
+        made = json.dumps([spec["settings"], spec["epochs"]], sort_keys=True)
+        labels = found.setdefault(spec["optimizer"], {})
+        groups = labels[spec["label"]] = labels.pop(spec["label"], {})  # the newest is the last, here and there
+        groups[made] = groups.pop(made, {}) | {spec["seed"]: record}
+    remark, untimed = _remarks(root)
+    contestants: dict[str, Contestant] = {}
+    for optimizer in filter(found.__contains__, experiment.words):
+        newest = {label: list(groups.values())[-1] for label, groups in found[optimizer].items()}
+        labels = {label: [runs[seed] for seed in sorted(runs)] for label, runs in newest.items()}
+        if is_tuned(folder):
+            labels = dict([labels.popitem()])
+        best = min(labels, key=lambda label, labels=labels: _place(experiment, labels[label]))
+        timed = optimizer not in untimed
+        trials = _trials(labels[best][0].spec["settings"], searches.get(best, []))
+        tried = sum(any(run.status in ENDED for run in runs) for runs in labels.values())
+        rest = tuple(Contestant(optimizer, label, labels[label], 1, 0, timed) for label in labels if label != best)
+        contestants[optimizer] = Contestant(optimizer, best, labels[best], max(1, tried), trials, timed, rest)
+    every = tuple(label for labels in found.values() for label in labels)
+    return Stored(experiment, folder, contestants, kept(root), tuple(unreadable), remark, every)
+
+
+def _trials(chosen: dict[str, Any], search: list[dict[str, Any]]) -> int:
+    """Of the search that these settings were chosen by; of the longest, where runs do not say."""
+    told = [spec["trials"] for spec in search if spec["settings"] == chosen and "trials" in spec]
+    return told[-1] if told else max((spec["trial"] for spec in search), default=0)
+
+
+def _remarks(root: Path) -> tuple[str, Sequence[str]]:
+    """What is to be known of the runs, and the optimizers whose times are no measure."""
+    if not (root / REMARKS).exists():
+        return "", ()
+    try:
+        content = json.loads((root / REMARKS).read_text(encoding="utf-8"))
+        return str(content["remark"]), [str(name) for name in content.get("untimed", [])]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{root / REMARKS} cannot be read ({type(error).__name__}: {error}): "
+            'write {"remark": "...", "untimed": ["msgd"]}'
+        ) from error
+
+
+def _age(record: Record) -> tuple[bool, str]:
+    return record.status in ENDED, str(record.settings.get("started", ""))
+
+
+def _records(root: Path) -> tuple[list[Record], list[str]]:
+    """Every run that can be read, and what is wrong with the others."""
+    records, unreadable = [], []
+    for run in Store(root).runs():
+        name = run.folder.relative_to(root).as_posix()
+        try:
+            records.append(read_run(run, name))
+        except CorruptError as error:
+            unreadable.append(f"{name}: {error}")
+    return records, unreadable
+
+
+def _place(experiment: Experiment, runs: list[Record]) -> float:
+    """Less is better: by validation data, where there is some, else by test data, as the paper seems to have chosen."""
+    test = experiment.panels["test"].column
+    columns = (test.replace("test_", "validation_"), test)
+    for column in columns:
+        mean = summarize(run.last(column) for run in runs if run.status == "finished").mean
+        if mean is not None and math.isfinite(mean):
+            return -mean if experiment.higher else mean
+    return math.inf

@@ -1,0 +1,167 @@
+"""What the page of claims shows of the runs themselves: results, where they come from, and what is missing."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from .._present import markdown
+from .._present.numbers import listed, seconds
+from .._present.numbers import settings as settings_text
+from ..data import SETS
+from ..report.results import Record
+from .command import commands_of
+from .experiments import EXPERIMENTS, NAMES, Experiment
+from .rules import standing
+from .stored_runs import Contestant, Stored
+
+Everything = Mapping[str, Mapping[str, Stored]]
+"""By folder and experiment."""
+
+
+def table(lines: Sequence[Sequence[str]]) -> str:
+    """Markdown; the first line is the head."""
+    head, *rest = ([cell.replace("|", "∣") for cell in line] for line in lines)
+    return markdown.table(head, rest, left=head)
+
+
+def results(stored: Everything) -> str:
+    """The test metric after the last epoch, a line an experiment and budget."""
+    lines = [["experiment", "runs", "epochs", "shown", *NAMES.values()]]
+    for one in _by_experiment(stored):
+        panel = one.experiment.panels["test"]
+        cells = []
+        for optimizer in NAMES:
+            contestant = one.contestants.get(optimizer)
+            place = standing(contestant, panel.column) if contestant is not None else None
+            cells.append("–" if place is None else place.told())
+        lines.append([one.experiment.title, _marked(one), str(one.epochs), panel.title, *cells])
+    return table(lines) if len(lines) > 1 else "No run has ended yet."
+
+
+def times(stored: Everything) -> str:
+    """When the test metric first is as good as the experiment's target: training time and epoch."""
+    lines = [["experiment", "runs", "until", *NAMES.values()]]
+    for one in _by_experiment(stored):
+        experiment, panel = one.experiment, one.experiment.panels["test"]
+        if experiment.target is not None:
+            cells = [_time(one.contestants.get(name), panel.column, experiment) for name in NAMES]
+            lines.append([experiment.title, _marked(one), f"{panel.title} {experiment.target:g}", *cells])
+    return table(lines) if len(lines) > 1 else ""
+
+
+def remarks(stored: Everything) -> str:
+    """What those who made the runs have to say of them."""
+    found = [(one, remark) for one in _by_experiment(stored) if (remark := _remark(one))]
+    return "\n\n".join(f"\\* *{one.folder}*, {one.experiment.title}: {remark}" for one, remark in found)
+
+
+def _remark(one: Stored) -> str:
+    data = f"The data is {one.data}, so nothing here is an answer to the paper." if one.unofficial else ""
+    return " ".join(filter(None, (data, one.remark)))
+
+
+def _marked(one: Stored) -> str:
+    """The folder, with a star where there is a remark on its runs."""
+    return one.folder + r"\*" * bool(_remark(one))
+
+
+def _time(one: Contestant | None, column: str, experiment: Experiment) -> str:
+    runs = one.ended("finished") if one is not None else []
+    if one is None or experiment.target is None or not runs:
+        return "–"
+    found = one.reached(column, experiment.target, experiment.higher)
+    if not found:
+        return "not reached"
+    took, epoch = (sum(line[key] for line in found) / len(found) for key in ("seconds", "epoch"))
+    lost = "" if len(found) == len(runs) else f" ({len(found)} of {len(runs)} runs)"
+    return f"{f'{seconds(took)}, ' if one.timed else ''}epoch {epoch:.0f}{lost}"
+
+
+def groups(stored: Everything, out: Path) -> str:
+    """Where the numbers come from: a line for all runs of an experiment under one protocol and budget."""
+    lines = []
+    for one in _groups(stored):
+        every = [each for best in one.contestants.values() for each in (best, *best.rest)]
+        runs = [run for contestant in every for run in contestant.runs]
+        finished = sum(run.status == "finished" for run in runs)
+        said = [f"{finished} of {len(runs)} runs finished", _hardware(runs), _dates(runs), _versions(runs)]
+        said += [f"data: {one.data}", *(f"`{command}`" for command in commands_of(one, out))]
+        lines.append(f"- *{one.folder}*, {one.experiment.title}: {'; '.join(said)}")
+    lines += [f"- cannot be read: {folder}/{name}/{run}" for folder, name, run in _unreadable(stored)]
+    return "\n".join(lines) or "None yet."
+
+
+def settings(stored: Everything) -> str:
+    """What each optimizer was run with; below the settings that count, those that are not the best."""
+    lines = [["runs", "experiment", "optimizer", "settings", "test metric", "seeds", "training time a run"]]
+    for one in _groups(stored):
+        for optimizer, best in one.contestants.items():
+            of = best.trials if one.tuned else best.tried
+            for contestant in (best, *best.rest):
+                said = settings_text(contestant.runs[0].spec["settings"])
+                said += f" (best of {of})" if of > 1 and contestant is best else ""
+                place = standing(contestant, one.experiment.panels["test"].column)
+                told = "–" if place is None else place._replace(tried=1).told()
+                lines.append([_marked(one), one.experiment.name, NAMES[optimizer], said, told, *_cost(contestant)])
+    return table(lines) if len(lines) > 1 else ""
+
+
+def _cost(one: Contestant) -> list[str]:
+    """Seeds, and the time that training took, without evaluation and start."""
+    finished = one.ended("finished")
+    spent = sum(run.end["seconds"] for run in finished)
+    took = seconds(spent / len(finished)) if finished and one.timed else "–"
+    return [", ".join(str(run.spec["seed"]) for run in one.runs), took]
+
+
+def missing(stored: Everything, absent: Collection[str]) -> str:
+    """What has no runs for want of data that nobody can download, said once."""
+    return "\n".join(
+        f"- {experiment.title}: the data was not there. {licensed(name)}"
+        for name, experiment in EXPERIMENTS.items()
+        if name in absent and not SETS[name].ways and not any(one.experiment.name == name for one in _groups(stored))
+    )
+
+
+def licensed(name: str) -> str:
+    """Why nobody can download a data set."""
+    one = SETS[name]
+    return f"{one.title} is {one.licence} and cannot be downloaded ({one.home})."
+
+
+def _groups(stored: Everything) -> Iterator[Stored]:
+    return (one for experiments in stored.values() for one in experiments.values() if one.contestants)
+
+
+def _by_experiment(stored: Everything) -> list[Stored]:
+    return sorted(_groups(stored), key=lambda one: list(EXPERIMENTS).index(one.experiment.name))
+
+
+def _unreadable(stored: Everything) -> Iterator[tuple[str, str, str]]:
+    for folder, experiments in stored.items():
+        for name, one in experiments.items():
+            yield from ((folder, name, run) for run in one.unreadable)
+
+
+def _hardware(runs: Sequence[Record]) -> str:
+    return listed(sorted({str(run.settings.get("hardware", "unknown hardware")) for run in runs}))
+
+
+def _dates(runs: Sequence[Record]) -> str:
+    days = sorted({str(run.settings.get("started", ""))[:10] for run in runs})
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+
+
+def _versions(runs: Sequence[Record]) -> str:
+    found = [run.settings.get("versions", {}) for run in runs]
+    names = dict.fromkeys(name for versions in found for name in versions)
+    said = [f"{name} {listed(sorted({str(v[name]) for v in found if name in v}))}" for name in names]
+    commits = sorted({_commit(run) for run in runs} - {""})
+    unknown = sum(not _commit(run) for run in runs)
+    said += [f"commit {listed(commits)}"] if commits else []
+    said += [f"{unknown} of them by an unknown commit"] if commits and unknown else []
+    return ", ".join(said)
+
+
+def _commit(run: Record) -> str:
+    git = run.settings.get("git") or {}
+    return f"{git['commit'][:10]}{' with changes' if git.get('dirty') else ''}" if git.get("commit") else ""

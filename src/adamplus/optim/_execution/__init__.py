@@ -1,0 +1,1 @@
+"""How a step is executed: plain, foreach, native (C) and fused (Triton)."""

@@ -1,0 +1,1 @@
+"""Fused execution: Triton kernels over tables of tensors."""

@@ -1,0 +1,81 @@
+"""The fused step as one operator of torch's: what a compiled step calls, without a break in its graph."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._algorithm import scalar
+from .gradients import EMPTY, readable
+from .plan import settings
+from .tables import SCOPES, Facts, Tables, row
+
+Groups = list[dict[str, Any]]
+
+# Tables of the latest callers, by all that they were made of but the gradients' places; they hold no parameter.
+_latest: dict[tuple[Any, ...], Tables] = {}
+_captured: list[Tables] = []  # of graphs, which may be replayed at any time
+CALLERS = 8
+
+
+@torch.library.custom_op("adamplus::fused_step", mutates_args=("params", "zs", "offsets", "steps", "records"))
+def fused_step(
+    params: list[Tensor],
+    gradients: list[Tensor],
+    zs: list[Tensor],
+    offsets: list[Tensor],
+    steps: list[Tensor],
+    records: list[Tensor],
+    numbers: Tensor,
+    places: list[int],
+    facts: list[int],
+    scale: Tensor | None,
+    found_inf: Tensor | None,
+) -> None:
+    """One step; `places` has group and number of each parameter, `facts` scope, coupling and noise of each group."""
+    gradients = [_laid_out(g, p) for g, p in zip(gradients, params, strict=True)]
+    tensors = (*params, *zs, *offsets, *steps, *records)
+    looks = [(t.dtype, t.shape, t.stride()) for t in (*params, *gradients, *zs)]
+    aligned = [t.data_ptr() % 16 for t in gradients]
+    key = (*(t.data_ptr() for t in tensors), *looks, *aligned, *places, *facts)
+    tables = _latest.pop(key, None)
+    known = tables is not None
+    if tables is None:
+        columns = zip(params, gradients, zs, offsets, steps, places[::2], places[1::2], strict=True)
+        each = zip(records, facts[::3], facts[1::3], facts[2::3], strict=True)
+        groups = [Facts(record, SCOPES[scope], bool(coupled), bool(noise)) for record, scope, coupled, noise in each]
+        tables = Tables([row(*column) for column in columns], groups, params[0].device)
+    capturing = params[0].is_cuda and torch.cuda.is_current_stream_capturing()
+    # Tables that are made in a capture are empty until it is replayed.
+    if known or not capturing:  # pragma: no branch - CUDA, which CI has not
+        _latest[key] = tables  # the last one is the latest
+        while len(_latest) > CALLERS:
+            del _latest[next(iter(_latest))]
+    if capturing:  # pragma: no cover - CUDA, which CI has not
+        _captured.extend((tables, tables.twin()))
+        tables = _captured[-1]
+    tables.settings.copy_(numbers)
+    for number, (begin, end) in enumerate(tables.stages):
+        tables.aim(begin, [gradients[i].data_ptr() or EMPTY for i in tables.order[begin:end]])
+        tables.norms(number, scale)
+    tables.move(scale, found_inf, None)
+
+
+def _laid_out(g: Tensor, p: Tensor) -> Tensor:
+    return g if readable(g, p) else torch.empty_like(p, dtype=g.dtype).copy_(g)
+
+
+def call(groups: Groups, rows: list[list[list[Tensor]]], scale: Tensor | None, found_inf: Tensor | None) -> None:
+    """Call the operator for groups whose parameters, gradients, zs, offsets and steps are in `rows`."""
+    places: list[int] = []
+    facts: list[int] = []
+    values: list[Tensor] = []
+    for i, group in enumerate(groups):
+        record, numbers = group["record"], settings(group)
+        values += [torch.as_tensor(scalar(group, name)) for name in ("lr", "beta")]
+        values += [torch.full((), number, dtype=record.dtype, device=record.device) for number in numbers[2:]]
+        places += [x for j, p in enumerate(group["params"]) if p.grad is not None for x in (i, j)]
+        facts += [SCOPES.index(group["norm_scope"]), int(numbers[5] != 0), int(group["stochastic_rounding"])]
+    columns = [[tensor for own in rows for tensor in own[k]] for k in range(5)]
+    records = [group["record"] for group in groups]
+    fused_step(*columns, records, torch.stack(values).view(len(groups), -1), places, facts, scale, found_inf)

@@ -1,0 +1,630 @@
+"""Comparisons: what is run and chosen, what is kept, and what is said to bad input and bad luck."""
+
+import errno
+import io
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from small_comparison import here, numbers, record, write_task
+from typer.testing import CliRunner
+
+from adamplus.cli import app
+from adamplus.lab._compare import comparison
+from adamplus.lab._compare import search as _search
+from adamplus.lab._compare.comparison import compare
+from adamplus.lab._compare.plan import command, plan, split
+from adamplus.lab._compare.progress import Watch
+from adamplus.lab._store import provenance
+from adamplus.lab._store.spec import Spec
+from adamplus.lab._store.store import CHECKPOINT, END, METRICS, SETTINGS, Run, Store, write
+from adamplus.lab.engines import Ended, attempt, local
+from adamplus.lab.optimizers import CONTENDERS, LogUniform
+from adamplus.lab.report import summary
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No processes, and no page: both have tests of their own."""
+    monkeypatch.setattr(local, "opened", here)
+    monkeypatch.setattr(comparison, "show", lambda root, console, alone: None)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> str:
+    return write_task(tmp_path / "plane.py")
+
+
+def said(*arguments: object, status: int) -> str:
+    """What the command says, on one line."""
+    words = [str(a) for a in arguments]
+    result = CliRunner().invoke(app, ["compare", *words], env={"COLUMNS": "400", "TERM": "dumb"})
+    assert result.exit_code == status, result.output
+    return " ".join(result.output.split())
+
+
+def runs(root: Path) -> list[Spec]:
+    return [Spec.from_json(run.settings()["spec"]) for run in Store(root).runs()]
+
+
+def test_everybody_has_the_same_trials_and_seeds_and_the_best_trial_is_gone_on_with(tmp_path: Path, task: str):
+    outcome = compare([task], ["adam-plus", "sgd"], seeds=2, tune=3, out=tmp_path / "runs")
+    assert (outcome.trained, outcome.kept, outcome.failures) == (10, 0, {})
+    found = runs(tmp_path / "runs")
+    for label in ("adam-plus", "sgd"):
+        trials = [spec for spec in found if (spec.label, spec.phase) == (label, "search")]
+        finals = [spec for spec in found if (spec.label, spec.phase) == (label, "final")]
+        assert sorted(spec.trial for spec in trials) == [1, 2, 3]
+        assert {spec.seed for spec in trials} == {0}  # which no final run has
+        assert sorted(spec.seed for spec in finals) == [1, 2]
+        losses = {Store(tmp_path / "runs").run(s).metrics()[-1]["validation_loss"]: s.settings["lr"] for s in trials}
+        assert {spec.settings["lr"] for spec in finals} == {losses[min(losses)]}
+        assert outcome.chosen[task][label] == finals[0].settings
+    told = record(tmp_path / "runs")
+    assert told["chosen"] == outcome.chosen
+    assert (told["tasks"], told["labels"], told["seeds"]) == ([task], ["adam-plus", "sgd"], [1, 2])
+    assert told["search"]["sgd"] == {"lr": str(CONTENDERS["sgd"].search["lr"])}
+    assert told["command"].startswith(f"adamplus compare {task} --optimizers adam-plus,sgd --seeds 2 --tune 3")
+    assert sorted(told["runs"]) == sorted(numbers(tmp_path / "runs"))
+    assert told["wall_seconds"] > 0
+
+
+PASSING = '''"""A weight on its way from 0 to 1: validation wants 0.4, test 1."""
+
+import torch
+from torch import nn
+
+from adamplus.lab.tasks import Task
+
+
+class Passing(Task):
+    epochs = 4
+    batch = 16
+
+    def data(self):
+        x = torch.ones(64, 1)
+        return {"train": (x, x), "validation": (x, 0.4 * x), "test": (x, x)}
+
+    def model(self):
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        return model
+
+    def loss(self, outputs, y):
+        return nn.functional.mse_loss(outputs, y) / 16
+'''
+
+
+def test_settings_are_chosen_by_validation_data_after_the_last_epoch(tmp_path: Path):
+    task = tmp_path / "passing.py"
+    task.write_text(PASSING)
+    compare([str(task)], ["sgd"], seeds=1, tune=8, out=tmp_path / "runs")
+    found = runs(tmp_path / "runs")
+    lines = {s.settings["lr"]: Store(tmp_path / "runs").run(s).metrics() for s in found if s.phase == "search"}
+    best = {
+        (split, epoch): min(lines, key=lambda lr: lines[lr][epoch][f"{split}_loss"])
+        for split in ("validation", "test")
+        for epoch in (0, -1)
+    }
+    chosen = best.pop(("validation", -1))
+    assert chosen not in best.values()  # or this would show nothing
+    assert {spec.settings["lr"] for spec in found if spec.phase == "final"} == {chosen}
+
+
+def test_a_plan_hands_on_what_was_asked_for_and_the_command_says_it(task: str):
+    asked: dict[str, Any] = {"seeds": 1, "tune": 2, "epochs": 3, "search": "grid", "first_batch": 48, "probe": True}
+    made = plan([task], ["sgd"], elsewhere=False, device="cpu", precision=None, **asked)
+    (entry,) = made.entries
+    specs = [*made.trials(task, entry), *made.finals(task, entry, _search.Choice({"lr": 0.1}, [], 2))]
+    assert len(specs) == 3
+    assert {(spec.first_batch, spec.probe, spec.epochs, spec.precision) for spec in specs} == {(48, True, 3, "float32")}
+    words = command(made, "local", Path("out"), ["adamplus"])
+    assert "--epochs 3 --search grid --device cpu --precision float32 --first-batch 48 --out out --probe" in words
+    there = plan([task], ["sgd"], elsewhere=True, device="cuda", precision=None, **{**asked, "tune": 0})
+    assert (there.device, there.precision) == ("cuda:0", "bfloat16")
+
+
+def test_runs_that_are_there_are_kept(tmp_path: Path, task: str):
+    compare([task], ["sgd"], seeds=2, tune=2, out=tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.json*")}
+    again = compare([task], ["sgd"], seeds=3, tune=2, out=tmp_path)
+    assert (again.trained, again.kept) == (1, 4)
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+
+
+def test_an_edited_task_is_another_task(tmp_path: Path, task: str):
+    compare([task], ["sgd"], seeds=1, out=tmp_path)
+    Path(task).write_text(Path(task).read_text() + "# the same\n")
+    assert compare([task], ["sgd"], seeds=1, out=tmp_path).trained == 0
+    Path(task).write_text(Path(task).read_text() + "ANOTHER = True\n")
+    assert compare([task], ["sgd"], seeds=1, out=tmp_path).trained == 1
+
+
+def test_what_is_fixed_is_not_searched_and_what_is_not_tuned_is_in_the_middle(tmp_path: Path, task: str):
+    fixed, rates = "adam:lr=0.3;betas=(0.5, 0.9)", CONTENDERS["adam"].search["lr"]
+    outcome = compare([task], [fixed, "adam"], seeds=1, tune=2, out=tmp_path / "tuned")
+    assert outcome.trained == 1 + 2 + 1
+    assert outcome.chosen[task][fixed] == {"lr": 0.3, "betas": (0.5, 0.9)}
+    assert record(tmp_path / "tuned")["search"] == {fixed: {}, "adam": {"lr": str(rates)}}
+    outcome = compare([task], ["adam"], seeds=1, out=tmp_path / "untuned")
+    assert record(tmp_path / "untuned")["search"] == {}
+    assert record(tmp_path / "untuned")["ranges"] == {"adam": {"lr": str(rates)}}
+    assert outcome.chosen[task]["adam"]["lr"] == pytest.approx(math.sqrt(rates.low * rates.high), rel=5e-3)  # 3 digits
+
+
+RANGES = {"lr": LogUniform(0.01, 10.0), "beta": LogUniform(0.1, 1.0)}
+
+
+@pytest.mark.parametrize("kind", ["random", "grid"])
+def test_trials_are_the_same_whenever_asked_for_and_cover_each_range_evenly(kind: Any):
+    tried = _search.trials(RANGES, 6, kind, "digest")
+    assert tried == _search.trials(RANGES, 6, kind, "digest")
+    for key, values in RANGES.items():
+        edges = [values.at(i / 6) for i in range(7)]
+        inside = sorted(trial[key] for trial in tried)
+        assert all(low <= value <= high for low, value, high in zip(edges, inside, edges[1:], strict=False))
+    if kind == "grid":
+        assert [trial["lr"] for trial in tried] == [RANGES["lr"].at((i + 0.5) / 6) for i in range(6)]
+    else:
+        assert tried != _search.trials(RANGES, 6, kind, "another")
+
+
+def test_trials_depend_neither_on_how_a_path_is_spelled_nor_on_who_is_tried_nor_on_a_comment(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    fractions = []
+    for spelling in (task, "plane.py", "./plane.py"):
+        Path(task).write_text(Path(task).read_text() + "# edited\n")
+        planned = comparison.plan(
+            [spelling],
+            ["sgd", "adam", "adam:eps=1e-6"],
+            seeds=1,
+            tune=4,
+            epochs=None,
+            search="random",
+            device="cpu",
+            precision=None,
+            elsewhere=False,
+        )
+        for entry in planned.entries:
+            lr, rates = entry.ranges["lr"], [spec.settings["lr"] for spec in planned.trials(spelling, entry)]
+            fractions.append([math.log(rate / lr.low) / math.log(lr.high / lr.low) for rate in rates])
+    assert all(each == pytest.approx(fractions[0], abs=1e-3) for each in fractions)  # rates are of three digits
+
+
+def test_trials_without_a_result_lose_and_the_edge_is_noted():
+    lr = {"lr": RANGES["lr"]}
+    tried = [{"lr": 1.0}, {"lr": 2.0}, {"lr": 3.0}, {"lr": 4.0}]
+    assert _search.choose(tried, [0.5, 0.3, 0.3, None], lr, "lower").settings == {"lr": 2.0}
+    assert _search.choose(tried, [0.5, 0.3, float("nan"), None], lr, "higher") == _search.Choice({"lr": 1.0}, ["lr"], 2)
+    assert _search.choose(tried, [None, 0.9, None, None], lr, "lower").edge == []
+    assert _search.choose(tried[:2], [0.3, 0.5], lr, "lower").edge == []  # of two, each is at an end
+    assert _search.choose(tried[:3], [0.3, 0.5, 0.6], lr, "lower").edge == ["lr"]
+    assert _search.choose(tried, [None] * 4, lr, "lower") == _search.Choice(_search.middle(lr), [], 0)
+
+
+def test_a_best_trial_at_the_edge_is_told_of(tmp_path: Path, task: str):
+    # a rate of Adam's that suits a plane in sixteen steps is far above those that suit networks
+    told = said(task, "--optimizers", "adam", "--seeds", 1, "--tune", 3, "--out", tmp_path, status=0)
+    assert "is best, and nothing beyond it was tried" in told
+    assert record(tmp_path)["edge"] == {task: {"adam": ["lr"]}}
+
+
+def test_a_diverged_run_is_a_result_and_kept(tmp_path: Path, task: str):
+    options = (task, "--optimizers", "sgd:lr=1e30,sgd:lr=0.1", "--seeds", 1, "--out", tmp_path)
+    assert "diverged: " in said(*options, status=0)
+    assert "Final runs: 0 to train, 2 there already" in said(*options, status=0)
+
+
+def test_a_task_that_raises_does_not_stop_the_others(tmp_path: Path, task: str):
+    hook = 'if epoch == 2 and not Path(__file__ + ".mended").exists(): raise RuntimeError("the sky\\n fell")'
+    broken = write_task(tmp_path / "broken.py", hook)
+    options = (broken, task, "--optimizers", "sgd,adam", "--seeds", 1, "--out", tmp_path / "runs")
+    told = said(*options, status=1)
+    assert f"{broken} · sgd · seed 1: RuntimeError: the sky fell" in told
+    assert f"{broken} · adam · seed 1: RuntimeError: the sky fell" in told
+    ends = {spec.task: (Store(tmp_path / "runs").run(spec).end() or {})["status"] for spec in runs(tmp_path / "runs")}
+    assert ends == {broken: "failed", task: "finished"}
+    Path(broken + ".mended").touch()
+    assert "Final runs: 2 to train, 2 there already" in said(*options, status=0)
+    assert len(numbers(tmp_path / "runs")) == 4
+
+
+def test_a_task_that_finds_no_file_has_failed_and_the_disk_is_not_to_blame(tmp_path: Path, task: str):
+    lost = write_task(tmp_path / "lost.py", "open('no/such/file')")
+    options = (lost, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
+    assert "no/such/file" in said(*options, status=1)
+    assert "Final runs: 1 to train, 1 there already" in said(*options, status=1)
+
+
+def test_a_task_that_raises_before_its_first_epoch_has_failed_too(tmp_path: Path, task: str):
+    early = Path(write_task(tmp_path / "early.py"))
+    second = "if Path(__file__ + '.called').exists(): raise ValueError('no model')"
+    body = f"{second}\n        Path(__file__ + '.called').touch(); return nn.Linear(4, 1)"
+    early.write_text(early.read_text().replace("return nn.Linear(4, 1)", body))
+    options = (early, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
+    assert f"{early} · sgd · seed 1: ValueError: no model" in said(*options, status=1)
+    Path(f"{early}.called").unlink()
+    assert "Final runs: 1 to train, 1 there already" in said(*options, status=1)
+
+
+def test_a_failed_run_goes_on_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    hook = """Path(__file__ + ".epochs").open("a").write(f"{epoch} ")
+        if epoch == 2 and not Path(__file__ + ".mended").exists(): raise RuntimeError("the sky fell")"""
+    broken = write_task(tmp_path / "broken.py", hook)
+    options = (broken, "--optimizers", "adam-plus", "--seeds", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(attempt, "train", partial(attempt.train, checkpoint_every=0.0))
+        said(*options, "--out", tmp_path / "runs", status=1)
+        (run,) = Store(tmp_path / "runs").runs()
+        assert (run.checkpoint() or {})["epoch"] == 2
+        Path(broken + ".mended").touch()
+        said(*options, "--out", tmp_path / "runs", status=0)
+    assert Path(broken + ".epochs").read_text() == "0 1 2 2 3 "
+    assert run.checkpoint() is None
+    said(*options, "--out", tmp_path / "undisturbed", status=0)
+    assert numbers(tmp_path / "runs") == numbers(tmp_path / "undisturbed")
+
+
+def test_a_run_that_fails_before_it_begins_is_recorded_and_others_go_on(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    changed, train = write_task(tmp_path / "changed.py"), attempt.train
+
+    def refused(spec: Spec, run: Run) -> None:
+        if spec.task == changed:
+            raise comparison.InputError("changed.py has changed since the comparison began")
+        train(spec, run)
+
+    options = (changed, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
+    with monkeypatch.context() as patch:
+        patch.setattr(attempt, "train", refused)
+        assert f"{changed} · sgd · seed 1: changed.py has changed since" in said(*options, status=1)
+    ends = {spec.task: Store(tmp_path / "runs").run(spec).end() or {} for spec in runs(tmp_path / "runs")}
+    assert ends[task]["status"] == "finished"
+    assert (ends[changed]["status"], ends[changed]["reason"][:22]) == ("failed", "changed.py has changed")
+    assert "Final runs: 1 to train, 1 there already" in said(*options, status=0)
+    assert all("versions" in run.settings() for run in Store(tmp_path / "runs").runs())
+
+
+def test_a_task_that_exits_reads_as_what_it_is(tmp_path: Path, task: str):
+    exits = write_task(tmp_path / "exits.py", "raise SystemExit(3)")
+    told = said(exits, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs", status=1)
+    assert f"{exits} · sgd · seed 1: the task called sys.exit(3)" in told
+    assert "[2/2]" in told
+
+
+def test_a_file_beside_the_folder_is_not_in_it(tmp_path: Path):
+    (tmp_path / "runs").mkdir()
+    for name, inside in (("runs/x", True), ("runs-data/x", False), ("runs/../data/x", False)):
+        error = FileNotFoundError(errno.ENOENT, "none", str(tmp_path / name))
+        assert attempt.concerns_store(error, tmp_path / "runs") is inside
+
+
+def test_kept_runs_that_something_else_has_made_are_told_of_once(tmp_path: Path, task: str):
+    options = (task, "--optimizers", "sgd", "--seeds", 2, "--tune", 2, "--out", tmp_path)
+    assert "Kept" not in said(*options, status=0)
+    assert "Kept" not in said(*options, status=0)
+    assert record(tmp_path)["kept_of"] == []
+    for run in Store(tmp_path).runs():
+        settings = run.settings()
+        settings["versions"]["torch"] = "1.0"
+        write(run.folder / SETTINGS, settings)
+    told = said(*options, status=0)
+    assert told.count("Kept") == 1
+    assert f"Kept 2 runs of torch 1.0; this is torch {torch.__version__}: remove them, or pass another --out" in told
+    (other,) = record(tmp_path)["kept_of"]
+    assert (other["runs"], other["torch"]) == (4, "1.0")
+
+
+def test_a_changed_commit_is_told_of(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
+    said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=0)
+    (run,) = Store(tmp_path).runs()
+    write(run.folder / SETTINGS, run.settings() | {"git": {"commit": "a" * 40, "dirty": True}})
+    monkeypatch.setattr(provenance, "git_state", lambda: {"commit": "b" * 40, "dirty": False})
+    told = said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=0)
+    assert "Kept 1 run of commit aaaaaaa with changes; this is commit bbbbbbb: remove" in told
+
+
+def test_the_time_of_a_stopped_attempt_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    hook = """__import__("time").sleep(0.05)
+        if now.optimizer == "adam" and not Path(__file__ + ".mended").exists(): raise KeyboardInterrupt"""
+    task = write_task(tmp_path / "slow.py", hook)
+    options = (task, "--optimizers", "sgd,adam", "--seeds", 1, "--out", tmp_path / "runs")
+    said(*options, status=130)
+    first = record(tmp_path / "runs")["wall_seconds"]
+    assert first >= 0.2  # four epochs
+    Path(task + ".mended").touch()
+    said(*options, status=0)
+    both = record(tmp_path / "runs")["wall_seconds"]
+    assert both >= first + 0.2
+    said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs", status=0)
+    assert record(tmp_path / "runs")["wall_seconds"] < both  # another command, whose run was there
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
+    options = (task, "--optimizers", "sgd,adam-plus", "--seeds", 2, "--tune", 2)
+    said(*options, "--out", tmp_path / "undisturbed", status=0)
+    left, append = iter(range(10)), Run.append
+
+    def full(run: Run, line: dict[str, Any]) -> None:
+        if next(left, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(run, line)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "append", full)
+        told = said(*options, "--out", tmp_path / "runs", status=1)
+        assert "the disk is full" in told
+        assert "give the same command again" in told
+    assert "Search: 2 to train, 2 there already" in said(*options, "--out", tmp_path / "runs", status=0)
+    assert numbers(tmp_path / "runs") == numbers(tmp_path / "undisturbed")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A disk of 128 kB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mounted, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no disk can be mounted here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_disk_that_really_is_full_loses_nothing(tmp_path: Path, task: str, small_disk: Path):
+    options = (task, "--optimizers", "sgd,adam-plus,adam", "--seeds", 6)
+    said(*options, "--out", tmp_path / "undisturbed", status=0)
+    assert "the disk is full" in said(*options, "--out", small_disk / "runs", status=1)
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    said(*options, "--out", small_disk / "runs", status=0)
+    assert numbers(small_disk / "runs") == numbers(tmp_path / "undisturbed")
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path, task: str):
+    (tmp_path / "file").touch()
+    assert "cannot be written to" in said(task, "--out", tmp_path / "file", status=2)
+
+
+def test_two_comparisons_do_not_share_a_folder(tmp_path: Path, task: str):
+    with Store(tmp_path).lock():
+        told = said(task, "--out", tmp_path, status=2)
+    assert f"another comparison is writing to {tmp_path} (process {os.getpid()})" in told
+    said(task, "--optimizers", "sgd", "--out", tmp_path, status=0)
+
+
+def test_names_never_lead_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "inside" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "inside" / "deep")
+    write_task(tmp_path / "inside" / "<img src=x>.py")
+    write_task(tmp_path / "inside" / "...py")
+    names = ["../<img src=x>.py", "../...py", "../../inside/deep/../<img src=x>.py"]
+    with pytest.raises(comparison.InputError, match="asked for twice"):
+        compare(names, ["sgd"], seeds=1)
+    before = set(tmp_path.rglob("*"))
+    compare(names[:2], ["sgd:lr=0.1"], seeds=1)
+    out = tmp_path / "inside" / "deep" / "runs"
+    new = set(tmp_path.rglob("*")) - before
+    assert all(path.is_relative_to(out) or "__pycache__" in path.parts for path in new)
+    assert {spec.task for spec in runs(out)} == set(names[:2])
+    assert {run.folder.parent.parent.name for run in Store(out).runs()} == {"img-src-x", "unnamed"}
+
+
+DAMAGE: dict[str, Callable[[Run], object]] = {
+    "settings.json cut off": lambda run: os.truncate(run.folder / SETTINGS, 100),
+    "settings.json of another run": lambda run: (run.folder / SETTINGS).write_text('{"spec": {"task": "x"}}'),
+    "settings.json gone": lambda run: (run.folder / SETTINGS).unlink(),
+    "garbage in metrics.jsonl": lambda run: (run.folder / METRICS).write_bytes(b"\x00\xff\n{}\n"),
+    "epochs missing": lambda run: (run.folder / METRICS).write_text(""),
+    "end.json is a list": lambda run: (run.folder / END).write_text("[]"),
+    "half a checkpoint": lambda run: (
+        (run.folder / END).unlink() or (run.folder / CHECKPOINT).write_bytes(b"PK\x03\x04")
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_corrupt_run_is_named_set_aside_and_done_again(tmp_path: Path, task: str, damage: str):
+    options = (task, "--optimizers", "sgd,adam-plus", "--seeds", 2, "--out", tmp_path)
+    said(*options, status=0)
+    undisturbed = numbers(tmp_path)
+    name = sorted(undisturbed)[1]
+    DAMAGE[damage](Run(tmp_path / name))
+    told = said(*options, status=0)
+    assert f"{name} is set aside as aside/{name.removeprefix('runs/').replace('/', '-')}.1 and done again" in told
+    assert "Final runs: 1 to train, 3 there already" in told
+    assert numbers(tmp_path) == undisturbed
+    assert len(list((tmp_path / "aside").iterdir())) == 1
+
+
+def test_a_run_killed_before_it_said_what_it_is_was_never_there(tmp_path: Path, task: str):
+    compare([task], ["sgd"], seeds=1, out=tmp_path)
+    (run,) = Store(tmp_path).runs()
+    for path in run.folder.iterdir():
+        path.unlink()
+    (run.folder / (SETTINGS + ".new")).write_text("{")
+    assert compare([task], ["sgd"], seeds=1, out=tmp_path).trained == 1
+    assert not (tmp_path / "aside").exists()
+
+
+def test_who_stops_it_is_told_how_to_go_on(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
+    options = (task, "--optimizers", "sgd", "--seeds", 3, "--out", tmp_path)
+    done = Watch.done
+
+    def stopped_after_the_second(watch: Watch, ended: Ended) -> None:
+        done(watch, ended)
+        if len(watch.ended) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Watch, "done", stopped_after_the_second)
+        told = said(*options, status=130)
+    assert f"the same command goes on from here: adamplus compare {task} --optimizers sgd" in told
+    assert "Final runs: 1 to train, 2 there already" in said(*options, status=0)
+
+
+REFUSED = {
+    "unknown task 'digit': did you mean digits?": ("digit",),
+    "a file of your own ends in .py": ("path/to/task",),
+    "there is no such file": ("nowhere.py",),
+    "unknown optimizer 'adamplus': did you mean adam-plus": ("TASK", "--optimizers", "adamplus"),
+    "adam has no setting 'learning_rate'": ("TASK", "--optimizers", "adam:learning_rate=1"),
+    "'lr' of 'adam:lr' is no key=value": ("TASK", "--optimizers", "adam:lr"),
+    "lr=fast of 'adam:lr=fast': the value is no number": ("TASK", "--optimizers", "adam:lr=fast"),
+    "refused by the optimizer: Invalid learning rate: -1": ("TASK", "--optimizers", "adam:lr=-1"),
+    "the optimizer sgd is asked for twice": ("TASK", "--optimizers", "sgd,adam,sgd"),
+    "the optimizer sgd:lr=.1 is asked for twice, as sgd:lr=0.1": ("TASK", "--optimizers", "sgd:lr=0.1,sgd:lr=.1"),
+    "is asked for twice": ("TASK", "TASK"),
+    "no optimizers to compare": ("TASK", "--optimizers", ","),
+    "pass --seeds 1 or more": ("TASK", "--seeds", "0"),
+    "pass --tune 0 (no search) or more": ("TASK", "--tune", "-1"),
+    "pass --epochs 1 or more": ("TASK", "--epochs", "0"),
+    "pass --workers 1 or more": ("TASK", "--workers", "0"),
+    "Invalid value for '--seeds'": ("TASK", "--seeds", "many"),
+    "unknown engine 'cloud': there are local, ray": ("TASK", "--engine", "cloud"),
+    "torchrun has not started this process, or no other beside it": ("TASK", "--engine", "torchrun"),
+    "unknown search 'gird': did you mean grid?": ("TASK", "--search", "gird"),
+    "unknown precision 'float16': did you mean": ("TASK", "--precision", "float16"),
+    "device 'abacus'": ("TASK", "--device", "abacus"),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_bad_input_is_told_before_anything_is_run(tmp_path: Path, task: str, message: str):
+    arguments = [task if word == "TASK" else word for word in REFUSED[message]]
+    told = said(*arguments, "--out", tmp_path / "runs", status=2)
+    assert message in told
+    assert "Traceback" not in told
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_optimizer_that_is_not_installed_is_told_of_before_anything_is_run(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "schedulefree", None)
+    told = said(task, "--optimizers", "sgd,schedule-free-sgd", "--out", tmp_path / "runs", status=2)
+    assert "schedule-free-sgd cannot take part: it is not installed (pip install schedulefree)" in told
+
+
+def test_ray_is_asked_for_where_it_is_missing(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "adamplus.lab.engines.ray", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'adamplus[ray]'" in said(task, "--engine", "ray", "--out", tmp_path, status=2)
+
+
+def test_lists_are_cut_at_commas_outside_parentheses():
+    assert split("sgd, adam:betas=(0.9,0.99);lr=0.1,nigt,") == ["sgd", "adam:betas=(0.9,0.99);lr=0.1", "nigt"]
+
+
+def test_without_what_draws_reports_a_comparison_still_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "adamplus.lab.report", None)
+    text = io.StringIO()
+    assert summary.show(tmp_path, Console(file=text)) is None
+    assert "pip install 'adamplus[lab]'" in " ".join(text.getvalue().split())
+    result = CliRunner().invoke(app, ["report", str(tmp_path)], env={"COLUMNS": "400", "TERM": "dumb"})
+    assert result.exit_code == 2
+    assert "pip install 'adamplus[lab]'" in result.output
+
+
+def test_at_the_end_there_is_the_table_the_page_and_what_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    report: Any = ModuleType("adamplus.lab.report")
+    report.HEADINGS = ("rank", "optimizer", "test metric", "test loss", "settings", "runs lost")
+    read = SimpleNamespace(tasks=[SimpleNamespace(title="[red]plane", metric="accuracy")], unreadable={})
+    report.read = lambda root: read
+    report.rows = lambda results, task: [["1", "[b]sgd", "0.9 ± 0.1", "0.25", "lr=0.1", "–"]]
+    report.cells = lambda row: row
+    report.report = lambda root: root / "report.html"
+    monkeypatch.setitem(sys.modules, "adamplus.lab.report", report)
+    for width, headings in (
+        (200, "rank optimizer test accuracy test loss settings"),
+        (50, "rank optimizer test accuracy settings"),
+        (40, "rank optimizer test accuracy"),
+    ):
+        text = io.StringIO()
+        summary.show(tmp_path, Console(file=text, width=width))
+        title, heading, _, row, report_line, next_line, *steps = (
+            " ".join(line.split()) for line in text.getvalue().splitlines() if line.strip()
+        )
+        assert (title, heading) == ("[red]plane", headings)  # and nobody was lost
+        assert row.startswith("1 [b]sgd 0.9 ± 0.1")
+        assert (report_line, next_line) == (f"Report: {tmp_path}/report.html", "What next:")
+        assert len(steps) == 3
+    text = io.StringIO()
+    summary.show(tmp_path, Console(file=text), alone=False)  # one of several, as of a reproduction
+    assert "What next" not in text.getvalue()
+
+
+def test_a_comparison_ends_with_a_page_that_can_be_made_again(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(comparison, "show", summary.show)
+    out = tmp_path / "runs"
+    told = said(task, "--optimizers", "adam-plus,sgd", "--seeds", 2, "--tune", 3, "--out", out, status=0)
+    assert "rank optimizer test loss n" in told
+    assert f"Report: {out / 'report.html'}" in told
+    files = ("report.html", "table.csv", "table.md")
+    written = {name: (out / name).read_bytes() for name in files}
+    for name in files:
+        (out / name).unlink()
+    result = CliRunner().invoke(app, ["report", str(out)])
+    assert result.exit_code == 0, result.output
+    assert written["table.csv"] == (out / "table.csv").read_bytes()
+    assert (out / "report.html").exists()
+
+
+def test_a_disk_that_is_full_when_the_report_is_written_is_no_success(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    def full(root: Path, console: Console) -> Path:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        except OSError as error:
+            raise comparison.InputError("the report cannot be written") from error
+
+    monkeypatch.setattr(comparison, "show", summary.show)
+    monkeypatch.setattr(summary, "tell", full)
+    assert "the disk is full" in said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=1)
+
+
+def test_a_terminal_shows_every_run_that_is_on(tmp_path: Path, task: str):
+    store, text = Store(tmp_path), io.StringIO()
+    console = Console(file=text, force_terminal=True, width=120, height=20, color_system=None)
+    specs = [
+        Spec(task, "", "sgd", "", "[bold]sgd", {"lr": 0.1}, seed=seed, epochs=4, phase="final") for seed in (1, 2, 3, 4)
+    ]
+    watch = Watch(console, store, "Final runs", specs, {task: "loss"})
+    for spec, epochs in zip(specs, (2, 0), strict=False):
+        store.run(spec).begin({"spec": spec.to_json()})
+        for epoch in range(1, epochs + 1):
+            store.run(spec).append({"epoch": epoch, "seconds": 8.0 * epoch, "test_loss": 0.5, "validation_loss": 0.25})
+    store.run(specs[3]).begin({"spec": specs[3].to_json()})  # of a task that holds nothing out
+    store.run(specs[3]).append({"epoch": 1, "seconds": 8.0, "test_loss": 0.5})
+    with watch:
+        pass
+    shown = text.getvalue()
+    assert "[bold]sgd" in shown  # and is no markup
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "plane [bold]sgd seed 1 2/4 loss 0.25 16 s" in lines
+    assert "plane [bold]sgd seed 2 –/4" in lines
+    assert "seed 3" not in shown  # no worker has it yet
+    assert "plane [bold]sgd seed 4 1/4 test loss 0.5 24 s" in lines
+    assert "0/4 runs" in shown
+
+
+def test_numbers_do_not_depend_on_who_asks(tmp_path: Path, task: str):
+    torch.manual_seed(1)
+    compare([task], ["adam-plus"], seeds=1, out=tmp_path / "one")
+    torch.rand(7)
+    compare([task], ["adam-plus"], seeds=1, out=tmp_path / "two")
+    assert numbers(tmp_path / "one") == numbers(tmp_path / "two")

@@ -1,0 +1,92 @@
+"""`adamplus data …` prints what there is, and ends with a code that scripts can go by."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from data.writers import write_wikitext
+from typer.testing import CliRunner, Result
+
+from adamplus.lab.commands.data import data_app
+from adamplus.lab.data import SETS, DataSet, File, Layout, Source
+from adamplus.lab.data import downloads as _download
+from adamplus.lab.data.fetching import Report
+from adamplus.lab.errors import InputError
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(data_app, [str(a) for a in arguments], env={"COLUMNS": "400", "TERM": "dumb"})
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set of one file, which is fetched without a network."""
+    digest = f"sha256:{hashlib.sha256(b'x').hexdigest()}"
+    way = (Source("https://toy.example/file", "file", digest),)
+    layout = Layout("plain", ("toy",), (File("file", digest),))
+    monkeypatch.setitem(SETS, "toy", DataSet("toy", "Toy", (layout,), "free", "https://toy.example", (way,)))
+
+    def fetch(address: str, to: Path, digest: str, report: Report, patience: object) -> None:
+        if to.parent.parent.name == "offline":
+            raise InputError(f"{address}: no connection")
+        to.write_bytes(b"x")
+        report("file", 1, 1)
+
+    monkeypatch.setattr(_download, "fetch", fetch)
+
+
+@pytest.mark.usefixtures("toy")
+def test_where_tells_of_every_set(tmp_path: Path):
+    folder = write_wikitext(tmp_path)
+    (folder / "wiki.test.tokens").unlink()
+    printed = run("where", "--data", tmp_path).output
+    assert f"wikitext2  {folder} (tokens), which lacks wiki.test.tokens" in printed
+    assert f"cifar10    not there. To get it: adamplus data download cifar10 --data {tmp_path}." in printed
+    assert "swb300     not there. It is licensed speech (LDC97S62) and cannot be downloaded." in printed
+
+
+@pytest.mark.usefixtures("toy")
+def test_verify_ends_with_1_where_something_is_wrong(tmp_path: Path):
+    nothing = run("verify", "--data", tmp_path)
+    assert (nothing.exit_code, nothing.output) == (1, f"{tmp_path}: there is no data set in it\n")
+    missing = run("verify", "toy", "--data", tmp_path)
+    assert (missing.exit_code, missing.output.split()[:2]) == (1, ["missing", "toy"])
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "file").write_text("x")
+    right = run("verify", "--data", tmp_path)
+    assert (right.exit_code, right.output.split()[:2]) == (0, ["ok", "toy"])
+    (tmp_path / "toy" / "file").write_text("y")
+    wrong = run("verify", "--data", tmp_path)
+    assert wrong.exit_code == 1
+    assert wrong.output.startswith("wrong digest   toy")
+    assert wrong.output.endswith(f"The official files come by: adamplus data download toy --data {tmp_path}\n")
+
+
+@pytest.mark.usefixtures("toy")
+def test_download_tells_where_the_set_is_and_on_which_terms(tmp_path: Path):
+    done = run("download", "toy", "--data", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert f"toy is in {tmp_path / 'toy'}; free" in done.output
+    assert (tmp_path / "toy" / "file").read_text() == "x"
+
+
+@pytest.mark.usefixtures("toy")
+def test_what_goes_wrong_is_told_without_a_traceback(tmp_path: Path):
+    for arguments, told in (
+        (("download", "toy", "--data", tmp_path / "offline"), "https://toy.example/file: no connection"),
+        (("download", "tay"), "unknown data set 'tay': did you mean toy"),
+        (("verify", "tay"), "unknown data set 'tay'"),
+        (("download", "swb300", "--data", tmp_path), "SWB-300 cannot be downloaded"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert told in " ".join(result.output.split())
+        assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("command", [("where",), ("verify",), ("download", "wikitext2")])
+def test_a_file_is_no_folder_of_data(command: tuple[str, ...], tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    result = run(*command, "--data", tmp_path / "file")
+    assert result.exit_code == 2
+    assert "file is no folder, and data sets are in one: name it by --data or $ADAMPLUS_DATA" in result.output

@@ -1,0 +1,208 @@
+"""`adamplus theory`: the commands from end to end, and what they refuse."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from typer.testing import CliRunner
+
+from adamplus.cli import app
+from adamplus.lab.commands import theory as commands
+from adamplus.lab.errors import InputError
+from adamplus.lab.measured_theory.measurement import measure_all
+from adamplus.lab.measured_theory.methods import METHODS
+from adamplus.lab.measured_theory.tables import short
+
+RESULTS = Path(__file__).parents[3] / "results" / "theory"
+
+CONSTANTS = ("--L", "1", "--L-H", "1", "--Delta", "1", "--sigma", "1")
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["theory", *(str(a) for a in arguments)], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refused(*arguments: object) -> str:
+    environment = {"COLUMNS": "400", "TERM": "dumb"}
+    result = CliRunner().invoke(app, ["theory", *(str(a) for a in arguments)], env=environment)
+    assert result.exit_code == 2, result.output
+    return " ".join(result.output.split())
+
+
+def test_table1_from_end_to_end(tmp_path: Path):
+    options = ("--epsilon", "0.3,0.15,2", "--runs", 4, "--tuning-runs", 2, "--max-steps", 12, "--workers", 1)
+    printed = run("table1", *options, "--out", tmp_path / "made")
+    found = json.loads((tmp_path / "made" / "table1.json").read_text())
+    assert found["certificate"]["command"].startswith("adamplus theory table1 --problem double-well,valley --epsilon")
+    assert {"hardware", "versions", "git", "started", "seconds"} <= set(found["certificate"])
+    assert found["seeds"] == {"told": 2, "tuning": 1}
+    rows = {(row["problem"], row["method"]) for row in found["rows"]}
+    assert rows == {(problem, method) for problem in ("double-well", "valley") for method in METHODS}
+    assert {point["candidates"] for row in found["rows"] for point in row["points"]} == {36}
+    assert any(row["slope"] is not None for row in found["rows"])
+    for name in ("table1.png", "table1.pdf", "table1.csv", "theory.html"):
+        assert (tmp_path / "made" / name).stat().st_size > 1000
+    assert (tmp_path / "made" / "table1.md").read_text().strip() in printed
+    page = (tmp_path / "made" / "theory.html").read_text()
+    assert "Nadam⁺" in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_rate_and_variance_share_a_page_that_show_makes_anew(tmp_path: Path):
+    run("rate", "--method", "sgd,nigt", "--epsilon", "0.4,0.3,2", "--runs", 4, "--workers", 1, "--out", tmp_path)
+    run("variance", "--seeds", 2, "--epochs", 1, "--steps", 20, "--out", tmp_path)
+    before = {path.name: path.read_text() for path in tmp_path.iterdir() if path.suffix in (".md", ".csv", ".html")}
+    assert {"rate.md", "rate.csv", "variance.md", "variance.csv", "theory.html"} == set(before)
+    run("show", tmp_path)
+    assert {name: (tmp_path / name).read_text() for name in before} == before
+    assert "proved to be enough" in before["theory.html"]
+    assert "How exact z is" in before["theory.html"]
+
+
+def test_the_page_has_no_signs_of_markdown(tmp_path: Path):
+    run("rate", "--method", "sgd", "--epsilon", "0.4,0.3,2", "--runs", 4, "--workers", 1, "--out", tmp_path)
+    page = (tmp_path / "theory.html").read_text()
+    assert "ε<sup>−3.5</sup>" in page
+    assert "<code>adamplus theory rate --method sgd" in page
+    assert "`" not in page.partition("<body>")[2]
+
+
+def test_settings_say_what_the_theorem_gives():
+    printed = run("settings", "--theorem", 3, "--epsilon", 0.01, *CONSTANTS)
+    assert "T, steps          5,893,887" in printed
+    assert "m, other batches  202,009" in printed
+    assert "VIOLATED" not in printed
+    assert "VIOLATED: α ≤ 1/L: 2 ≤ 1" in run("settings", "--theorem", 3, "--epsilon", 0.01, *CONSTANTS, "--lr", 2)
+    printed = run("settings", "--theorem", 1, "--T", 10_000, "--G", 2, *CONSTANTS, "--norm-sum", 100)
+    assert "(1/T) Σ E‖∇F(w_t)‖² ≤ 0.5016" in printed  # 0.02 + 0.0016 + 0.18 + 0.3
+    assert "--norm-sum" in run("settings", "--theorem", 1, "--T", 10_000, "--G", 2, *CONSTANTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("settings", "--theorem", "4"), "there are 1, 2, 3, fast, nigt"),
+        (("settings", "--theorem", "3", "--L", "1"), "theorem 3 needs --epsilon, --L-H, --Delta, --sigma as well"),
+        (("settings", "--theorem", "2", "--T", "9", "--G", "1", *CONSTANTS), "theorem 2 has no --G"),
+        (("settings", "--theorem", "3", "--epsilon", "-1", *CONSTANTS), "epsilon must be finite and above 0"),
+        (("rate", "--method", "sdg"), "did you mean sgd?"),
+        (("rate", "--problem", "vally"), "did you mean valley?"),
+        (("table1", "--epsilon", "0.1,0.2,3"), "give the largest, the smallest and how many"),
+        (("table1", "--epsilon", "0.1"), "give 3 numbers"),
+        (("table1", "--epsilon", "0.2,-0.1,3"), "give the largest, the smallest and how many"),
+        (("table1", "--epsilon", "0.2,0.1,inf"), "how many (2 to 100)"),
+        (("table1", "--epsilon", "0.9,0.1,2"), "between 1e-06 and 0.5"),
+        (("rate", "--epsilon", "0.3,1e-300,2"), "between 1e-06 and 0.5"),
+        (("settings", "--theorem", "3", "--epsilon", "1e-300", *CONSTANTS), "beyond what a float holds (float"),
+        (("settings", "--theorem", "3", "--epsilon", "1e300", *CONSTANTS), "holds (Numerical result out of range)"),
+        (("settings", "--theorem", "nigt", "--T", "9", "--lr", "1e308", *CONSTANTS), "beyond what a float holds"),
+        (("table1", "--runs", "1"), "1 runs, 16 to tune by"),
+        (("table1", "--runs", "0"), "0 runs, 16 to tune by"),
+        (("table1", "--tuning-runs", "0"), "one of everything else, at least"),
+        (("table1", "--max-steps", "0"), "one of everything else, at least"),
+        (("table1", "--workers", "0"), "one of everything else, at least"),
+        (("rate", "--method", "sgd,sgd"), "'sgd' is there twice"),
+        (("settings", "--theorem", "2", "--T", "9", *CONSTANTS, "--norm-sum", "1"), "it is of theorem 1"),
+        (("variance", "--seeds", "1"), "at least 2, 1 and 10 are needed"),
+        (("variance", "--beta", "0"), "β is in (0, 1]"),
+        (("variance", "--lr", "1,-1"), "lr above 0"),
+        (("variance", "--lr", "1"), "give 2 numbers"),
+        (("show", "nowhere"), "has no numbers of `adamplus theory`"),
+    ],
+)
+def test_what_cannot_be_done_is_said_plainly(
+    arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert words in refused(*arguments)
+    assert not list(tmp_path.iterdir())  # nothing was begun
+
+
+@pytest.mark.parametrize("command", ["rate", "table1", "variance"])
+def test_a_folder_that_cannot_be_written_to_is_told_before_measuring(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("it measures")
+
+    monkeypatch.setattr("adamplus.lab.commands.theory.report", never)
+    monkeypatch.setattr("adamplus.lab.measured_theory.variance_report.variance", never)
+    (tmp_path / "file").write_text("")
+    assert "cannot be written to: Not a directory" in refused(command, "--out", tmp_path / "file" / "folder")
+    assert "cannot be written to: File exists" in refused(command, "--out", tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"kind": "../evil"}', '{"kind": "rate"}', '{"kind": "rate", "rows": 3}']
+)
+def test_numbers_that_are_none_are_told(content: str, tmp_path: Path):
+    shutil.copy(RESULTS / "table1.json", tmp_path)
+    (tmp_path / "rate.json").write_text(content)
+    assert f"{tmp_path}/rate.json is not what `adamplus theory` wrote" in refused("show", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rate.json", "table1.json"]  # and nothing was
+
+
+def test_training_that_diverges_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ways = Mock()
+    monkeypatch.setattr("adamplus.lab.commands.theory.typer.echo", ways)
+    told = refused("variance", "--lr", "1,1e30", "--seeds", 2, "--epochs", 1, "--steps", 10, "--out", tmp_path)
+    assert "with lr = 1e+30 training on digits diverges: pass a smaller --lr" in told
+    assert ways.call_count == 1  # of two
+
+
+def test_names_may_have_blanks_and_who_does_not_arrive_has_not(tmp_path: Path):
+    options = ("--epsilon", "0.3,0.2,2", "--runs", 2, "--max-steps", 1, "--workers", 1, "--out", tmp_path)
+    said = run("rate", "--method", "sgd, nigt", *options)
+    assert "double-well, nigt, ε = 0.2: not reached" in said
+    assert "nan" not in said
+
+
+def test_ctrl_c_ends_all_processes_without_a_word(tmp_path: Path):
+    command = [sys.executable, "-m", "adamplus.cli", "theory", "table1", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        assert first.startswith("1/"), first
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
+        assert process.wait(20) == 130
+        rest = process.stderr.read()
+    assert "Error" not in rest
+    assert "Traceback" not in rest
+
+
+def test_a_process_that_was_killed_is_told_of(monkeypatch: pytest.MonkeyPatch):
+    pool = Mock(side_effect=BrokenProcessPool("A process in the process pool was terminated abruptly"))
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", pool)
+    with pytest.raises(InputError, match="a process was killed, for want of memory perhaps: pass fewer --workers"):
+        list(measure_all([Mock()], 2))
+
+
+def test_counts_are_said_as_people_say_them():
+    assert [short(n) for n in (999, 12_345, 1_234_567, 3.42e9)] == ["999", "12.3 k", "1.23 M", "3.42 · 10^9"]
+
+
+def test_a_file_that_cannot_be_used_is_said_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(commands, "stored", Mock(side_effect=PermissionError(13, "denied", "rate.json")))
+    result = CliRunner().invoke(app, ["theory", "show", str(tmp_path)])
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit)
+    assert "a file cannot be used" in result.output
+    assert "Mend that, and give the same command again." in result.output  # and no word of what is kept
+
+
+def test_whoever_reads_may_stop_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As in `adamplus theory show DIR | head -1`: nothing is wrong with a file."""
+    monkeypatch.setattr(commands, "stored", Mock(side_effect=BrokenPipeError(32, "Broken pipe")))
+    result = CliRunner().invoke(app, ["theory", "show", str(tmp_path)])
+    assert (result.exit_code, result.output) == (1, "")

@@ -1,0 +1,276 @@
+"""Engines: the same numbers whoever trains, and whoever is killed while training."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_comparison import here, numbers, write_task
+
+from adamplus.lab._compare.plan import command, plan
+from adamplus.lab._compare.search import Choice, middle
+from adamplus.lab._store.spec import Spec
+from adamplus.lab._store.store import Store
+from adamplus.lab.engines import Ended, attempt, find, local
+from adamplus.lab.engines.attempt import TRIES
+from adamplus.lab.errors import InputError
+
+TESTS = Path(__file__).parents[2]
+DIES_ONCE = """flag = Path(__file__ + ".died")
+        if epoch == 2 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)"""
+LOST_ONCE = """flag = Path(__file__ + ".lost")
+        if epoch == 2 and not flag.exists():
+            flag.touch()
+            __import__("adamplus.lab.engines.training").lab.engines.training._is_lost = lambda device: True
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")"""
+DIES = "if epoch == 1: os.kill(os.getpid(), signal.SIGKILL)"
+WAITS = """if epoch == 1:
+            Path(__file__ + ".waits").touch()
+            __import__("time").sleep(120)"""
+
+
+def planned(task: str, *labels: str, seeds: int = 2) -> list[Spec]:
+    """The final runs of a comparison without a search."""
+    found = plan(
+        [task], labels, seeds=seeds, tune=0, epochs=None, search="grid", device="cpu", precision=None, elsewhere=False
+    )
+    return [spec for entry in found.entries for spec in found.finals(task, entry, Choice(middle(entry.ranges), [], 0))]
+
+
+def execute(opened: Any, specs: Sequence[Spec], root: Path, workers: int | None = None) -> list[Ended]:
+    """Train them, and say what the comparison was told."""
+    ended: list[Ended] = []
+    with Store(root).lock(), opened(root, workers) as run:
+        run(specs, ended.append)
+    return ended
+
+
+def test_numbers_do_not_depend_on_the_number_of_workers(tmp_path: Path):
+    specs = planned(write_task(tmp_path / "plane.py"), "adam-plus", "msgd")
+    execute(here, specs, tmp_path / "none")
+    for workers in (1, 2):
+        ended = execute(local.opened, specs, tmp_path / f"{workers}", workers)
+        assert {one.spec.key() for one in ended} == {spec.key() for spec in specs}
+        assert numbers(tmp_path / f"{workers}") == numbers(tmp_path / "none")
+
+
+def test_the_run_of_a_killed_worker_is_begun_again(tmp_path: Path):
+    specs = planned(write_task(tmp_path / "plane.py", DIES_ONCE), "adam-plus", "msgd", seeds=1)
+    ended = execute(local.opened, specs, tmp_path / "killed", workers=2)
+    assert (tmp_path / "plane.py.died").exists()
+    assert [one.failure for one in ended] == [None, None]
+    execute(here, specs, tmp_path / "undisturbed")
+    assert numbers(tmp_path / "killed") == numbers(tmp_path / "undisturbed")
+
+
+def test_the_run_of_a_worker_that_lost_its_device_goes_on_in_another(tmp_path: Path):
+    specs = planned(write_task(tmp_path / "plane.py", LOST_ONCE), "msgd", seeds=2)
+    ended = execute(local.opened, specs, tmp_path / "lost", workers=1)
+    assert "an illegal memory access" in (tmp_path / "lost" / "logs" / "worker-1.log").read_text()
+    assert [one.failure for one in ended] == [None, None]
+    execute(here, specs, tmp_path / "undisturbed")
+    assert numbers(tmp_path / "lost") == numbers(tmp_path / "undisturbed")
+
+
+def test_a_run_that_others_have_begun_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (spec,) = planned(write_task(tmp_path / "plane.py"), "sgd", seeds=1)
+    Store(tmp_path / "runs").run(spec).begin({"spec": spec.to_json(), "hardware": "an abacus"})
+    (ended,) = execute(here, [spec], tmp_path / "runs")
+    assert ended.failure is None
+    assert len(ended.notes) == 1
+    assert "was begun by another version, machine or commit" in ended.notes[0]
+
+
+@pytest.mark.slow
+def test_a_run_whose_device_is_lost_every_time_has_failed_for_that_reason(tmp_path: Path):
+    always = LOST_ONCE.replace("epoch == 2 and not flag.exists()", "epoch == 1")
+    lost, kind = write_task(tmp_path / "lost.py", always), write_task(tmp_path / "plane.py")
+    specs = [*planned(lost, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
+    ended = {one.spec.task: one.failure for one in execute(local.opened, specs, tmp_path / "runs", workers=1)}
+    run = Store(tmp_path / "runs").run(specs[0])
+    words = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert str(ended[lost]).startswith(f"{words} (worker died {TRIES} times and got no further (with status 70;")
+    assert ended[kind] is None
+    end = run.end()
+    assert end is not None
+    assert end["reason"] == ended[lost]
+    assert "lost.py" in end["traceback"]
+    assert not (run.folder / "lost.txt").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_kills_every_worker_has_failed_and_others_go_on(tmp_path: Path):
+    deadly, kind = write_task(tmp_path / "deadly.py", DIES), write_task(tmp_path / "plane.py")
+    specs = [*planned(deadly, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
+    ended = {one.spec.task: one.failure for one in execute(local.opened, specs, tmp_path / "runs", workers=1)}
+    words = f"worker died {TRIES} times and got no further (by SIGKILL; what it said is in logs/worker-1.log)"
+    assert ended == {deadly: words, kind: None}
+    end = Store(tmp_path / "runs").run(specs[0]).end()
+    assert end is not None
+    assert (end["status"], end["reason"]) == ("failed", words)
+
+
+@pytest.mark.slow
+def test_deaths_between_which_a_run_gets_further_are_not_held_against_it(tmp_path: Path):
+    hook = DIES_ONCE.replace('".died"', 'f".{epoch}"').replace("epoch == 2 and ", "")
+    (spec,) = planned(write_task(tmp_path / "plane.py", hook), "sgd", seeds=1)
+    (ended,) = execute(local.opened, [spec], tmp_path / "runs", workers=1)
+    assert len(list(tmp_path.glob("plane.py.*"))) == 4 > TRIES
+    assert ended.failure is None
+
+
+def test_what_a_task_prints_is_in_the_log_and_a_full_disk_in_a_worker_stops_everything(tmp_path: Path):
+    hook = "print('loud'); raise OSError(28, 'No space left on device')"
+    specs = planned(write_task(tmp_path / "plane.py", hook), "sgd")
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        execute(local.opened, specs, tmp_path / "runs", workers=1)
+    assert raised.value.errno == 28
+    assert (tmp_path / "runs" / "logs" / "worker-1.log").read_text() == "loud\n"
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_no_worker_outlives_a_comparison(tmp_path: Path, stop: signal.Signals):
+    task, out = write_task(tmp_path / "plane.py", WAITS), tmp_path / "runs"
+    command = ["-m", "adamplus.cli", "compare", task, "--optimizers", "sgd", "--seeds", "1", "--out", str(out)]
+    started = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    _wait_for((tmp_path / "plane.py.waits").exists)
+    assert not _nobody_trains(out)
+    started.send_signal(stop)
+    said, _ = started.communicate(timeout=20)
+    _wait_for(lambda: _nobody_trains(out))
+    if stop == signal.SIGINT:
+        assert started.returncode == 130
+        assert f"the same command goes on from here:\n  adamplus compare {task} --optimizers sgd" in said
+        assert "Traceback" not in said
+
+
+def _wait_for(holds: Any, seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _nobody_trains(root: Path) -> bool:
+    """Workers lock what they train."""
+    with (root / ".running").open("a+") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("engine", "epoch", "seeds", "shortest", "longest"),
+    # So much to train that nobody is done before the tenth kill, however fast the machine is.
+    [("here", 0.1, 3, 0.02, 0.6), pytest.param("local", 0.3, 8, 0.0, 1.6, marks=pytest.mark.slow)],
+)
+def test_ten_kills_at_random_moments_change_nothing(
+    tmp_path: Path, engine: str, epoch: float, seeds: int, shortest: float, longest: float
+):
+    task = write_task(tmp_path / "plane.py", f"__import__('time').sleep({epoch})")
+    script = [sys.executable, str(TESTS / "lab" / "engines" / "workers" / "killed.py"), engine, task, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    words = [*script, *map(str, (seeds, shortest, longest))]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    kills, *epochs = map(int, done.stdout.split())
+    assert kills == 10, epochs
+    assert len(set(epochs)) > 2  # there was progress between them
+    assert numbers(tmp_path / "disturbed") == numbers(tmp_path / "undisturbed")
+    assert len(numbers(tmp_path / "disturbed")) == 2 * (3 + seeds)
+    assert not (tmp_path / "disturbed" / "aside").exists()
+
+
+def test_ray_has_the_numbers_of_processes_though_one_of_its_workers_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    specs = planned(write_task(tmp_path / "plane.py", DIES_ONCE), "adam-plus", "msgd")
+    ended = execute(find("ray"), specs, tmp_path / "ray")
+    assert (tmp_path / "plane.py.died").exists()
+    assert [one.failure for one in ended] == [None] * 4
+    execute(here, specs, tmp_path / "undisturbed")
+    assert numbers(tmp_path / "ray") == numbers(tmp_path / "undisturbed")
+
+
+def test_ray_workers_that_die_but_get_further_are_followed_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    exceptions = pytest.importorskip("ray.exceptions")
+    from adamplus.lab.engines import ray
+
+    def died(_: object) -> None:
+        raise exceptions.WorkerCrashedError
+
+    monkeypatch.setattr(ray.ray, "get", died)
+    (spec,) = planned(write_task(tmp_path / "plane.py"), "sgd", seeds=1)
+    run = Store(tmp_path).run(spec)
+    run.begin({"spec": spec.to_json()})
+    run.append({"epoch": 1})
+    assert ray._collect(None, spec, tmp_path, before=0) is None
+    ended = ray._collect(None, spec, tmp_path, before=1)
+    assert ended is not None
+    assert f"worker died {TRIES} times and got no further" in str(ended.failure)
+
+
+def test_a_worker_works_on_the_device_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (spec,) = planned(write_task(tmp_path / "plane.py"), "sgd", seeds=1)
+    current: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    monkeypatch.setattr(attempt, "train", lambda spec, run: current.append("trains"))
+    attempt.attempt(replace(spec, device="cuda:1"), tmp_path)
+    assert current == ["cuda:1", "trains"]
+
+
+@pytest.mark.parametrize(("engine", "device"), [("local", "cuda:0"), ("ray", "cuda"), ("torchrun", "cuda")])
+def test_the_command_that_does_it_again_names_a_device_that_its_engine_takes(tmp_path: Path, engine: str, device: str):
+    asked: Any = {"seeds": 1, "tune": 0, "epochs": None, "search": "grid", "device": "cuda", "precision": None}
+    found = plan([write_task(tmp_path / "plane.py")], ["sgd"], **asked, elsewhere=True)  # which asks for no CUDA here
+    words = command(found, engine, tmp_path, ["adamplus"]).split()
+    assert words[words.index("--device") + 1] == device
+
+
+def test_a_ray_cluster_that_cannot_be_reached_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ray = pytest.importorskip("ray")
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise ConnectionError("Failed to connect to Ray cluster at nowhere:6379")
+
+    monkeypatch.setattr(ray, "init", unreachable)
+    with pytest.raises(InputError, match="nowhere:6379: see that RAY_ADDRESS is that of a cluster"):
+        execute(find("ray"), [], tmp_path)
+
+
+def test_a_ray_worker_that_does_not_see_the_store_sends_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("ray")
+    from adamplus.lab.engines import ray
+
+    monkeypatch.chdir(tmp_path)
+    write_task(tmp_path / "plane.py")
+    (spec,) = planned("plane.py", "adam-plus", seeds=1)
+    (tmp_path / "elsewhere").mkdir()
+    sources = {"plane.py": (tmp_path / "plane.py").read_bytes()}
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path / "elsewhere")
+        answer, files = ray._train(spec, tmp_path / "ray", "no such token", tmp_path, sources)
+    assert answer == attempt.Answer()
+    with Store(tmp_path / "ray").lock():
+        ray._store(files, spec, Store(tmp_path / "ray").run(spec))
+    Store(tmp_path / "ray").run(spec).check(spec)
+    execute(here, [spec], tmp_path / "here")
+    assert numbers(tmp_path / "ray") == numbers(tmp_path / "here")
+
+
+def test_engines_are_found_by_name():
+    assert find("local") is local.opened

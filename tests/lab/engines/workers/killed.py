@@ -1,0 +1,76 @@
+"""A comparison, undisturbed and then killed ten times: python killed.py ENGINE TASK FOLDER SEEDS SHORTEST LONGEST.
+
+Everything is imported before the first of them is forked off, so that kills fall into the comparisons; workers import
+torch themselves, so theirs are killed some time after the first epoch that they train, and so is every other one where
+there are none: a slow machine would get nowhere. Prints how many were killed before they were complete, and how many
+epochs there were after each kill.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from contextlib import redirect_stdout
+from functools import partial
+from pathlib import Path
+
+from small_comparison import here
+
+from adamplus.lab._compare import comparison
+from adamplus.lab.engines import attempt, local
+
+
+def compare(engine: str, task: str, out: Path, seeds: int) -> None:
+    """In a process group of its own, with a checkpoint after every epoch where it trains by itself."""
+    os.setpgid(0, 0)
+    if engine == "here":
+        local.opened = here
+        attempt.train = partial(attempt.train, checkpoint_every=0.0)
+    comparison.show = lambda root, console, alone: None
+    with (out.parent / f"{out.name}.log").open("a") as log, redirect_stdout(log):
+        comparison.compare([task], ["adam-plus", "msgd"], seeds=seeds, tune=3, out=out, workers=2)
+
+
+def forked(engine: str, task: str, out: Path, seeds: int) -> int:
+    """The process of a comparison."""
+    if (child := os.fork()) == 0:
+        compare(engine, task, out, seeds)
+        os._exit(0)
+    return child
+
+
+def wait_for_training(child: int, out: Path) -> None:
+    """Until an epoch ends, or the process."""
+    written = _bytes(out)
+    while _bytes(out) <= written and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        time.sleep(0.02)
+
+
+def _bytes(out: Path) -> int:
+    return sum(path.stat().st_size for path in out.glob("runs/*/*/*/metrics.jsonl"))
+
+
+def main(engine: str, task: str, folder: str, seeds: str, shortest: str, longest: str) -> None:
+    """Let one complete; in another folder kill ten, at random moments, and let the last complete."""
+    import torch._dynamo  # what the first optimizer of a process imports
+    import torch.utils.tensorboard.writer  # noqa: F401 - and the first run
+
+    undisturbed, disturbed = Path(folder, "undisturbed"), Path(folder, "disturbed")
+    assert os.waitpid(forked(engine, task, undisturbed, int(seeds)), 0)[1] == 0
+    moments, epochs = random.Random(5), []
+    for i in range(10):
+        child = forked(engine, task, disturbed, int(seeds))
+        if engine == "local" or i % 2:
+            wait_for_training(child, disturbed)
+        time.sleep(moments.uniform(float(shortest), float(longest)))
+        if os.waitpid(child, os.WNOHANG) == (0, 0):
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            epochs.append(sum(path.read_bytes().count(b"\n") for path in disturbed.glob("runs/*/*/*/metrics.jsonl")))
+    assert os.waitpid(forked(engine, task, disturbed, int(seeds)), 0)[1] == 0
+    print(len(epochs), *epochs)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

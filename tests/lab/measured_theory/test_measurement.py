@@ -1,0 +1,183 @@
+"""What measures rates and errors, against what is known of them."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from adamplus import AdamPlusReference
+from adamplus.lab.measured_theory.batched import AdamPlusRows
+from adamplus.lab.measured_theory.measure import Curve, Limits, walk
+from adamplus.lab.measured_theory.measurement import Asked, measure, measure_all
+from adamplus.lab.measured_theory.methods import METHODS, rows_candidate
+from adamplus.lab.measured_theory.slope import fit, slope
+from adamplus.lab.measured_theory.valley import Valley
+from adamplus.lab.measured_theory.variance import on_double_well
+from adamplus.lab.measured_theory.variance_report import level
+from adamplus.theory.problems import DoubleWell
+
+
+@pytest.mark.parametrize("extrapolate", [True, False])
+@pytest.mark.parametrize(("power", "norm_power", "eps"), [(1.0, 0.5, 1e-8), (4 / 3, 2 / 3, 0.7), (1.25, 1.0, 0.0)])
+def test_rows_are_runs_of_the_reference(power: float, norm_power: float, eps: float, extrapolate: bool):
+    problem, generator = DoubleWell(3), torch.Generator().manual_seed(0)
+    start = problem.start(4, generator)
+    settings: dict[str, Any] = {"lr": 0.3, "beta": 0.2, "beta_power": power, "norm_power": norm_power, "eps": eps}
+    rows = AdamPlusRows(start, **settings, extrapolate=extrapolate)
+    ws = [nn.Parameter(w.clone()) for w in start]
+    references = [AdamPlusReference([w], **settings) for w in ws]
+    for _ in range(20):
+        sample = problem.draw(4, 1, generator)
+        for w, reference in zip(ws, references, strict=True):
+            reference.train(extrapolate)
+            w.grad = torch.zeros_like(w)
+        at = torch.stack([w.detach() for w in ws])
+        for w, g, reference in zip(ws, problem.gradient(at, sample), references, strict=True):
+            reference.train()  # wherever the gradient was taken
+            w.grad = g
+            reference.step()
+        rows.step(problem.gradient(rows.at, sample))
+        expected = torch.stack([reference.state[w]["w"] for w, reference in zip(ws, references, strict=True)])
+        torch.testing.assert_close(rows.w, expected, rtol=1e-12, atol=1e-12)  # rounding of the same formula
+
+
+def test_a_run_that_has_arrived_does_not_become_nan():
+    rows = AdamPlusRows(torch.zeros(2, 3, dtype=torch.float64), eps=0.0, norm_power=1.0)
+    rows.step(torch.zeros(2, 3, dtype=torch.float64))
+    assert torch.equal(rows.w, torch.zeros(2, 3, dtype=torch.float64))
+
+
+def test_gradients_and_constants_of_the_valley_are_right():
+    for epsilon in (0.2, 0.02):
+        problem = Valley(epsilon, dim=4)
+        w = torch.randn(500, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
+        w.requires_grad_()
+        (expected,) = torch.autograd.grad(problem.value(w).sum(), w)
+        torch.testing.assert_close(problem.gradient(w.detach()), expected)
+        near = w.detach() + 1e-3 * torch.randn_like(w)
+        change = (problem.gradient(near) - problem.gradient(w.detach())).norm(dim=1)
+        assert bool((change <= problem.L * (near - w.detach()).norm(dim=1)).all())
+        start = problem.start(2)
+        assert problem.gap(start) == pytest.approx(1.0)  # Δ, whatever ε is
+        assert float(problem.gradient(start).norm(dim=1)[0]) == pytest.approx(2 * epsilon, rel=0.2)
+        hessian = torch.func.vmap(torch.func.hessian(lambda point, problem=problem: problem.value(point[None])[0]))
+        turned = torch.linalg.matrix_norm(hessian(near) - hessian(w.detach()), 2)
+        assert bool((turned <= problem.L_H * (near - w.detach()).norm(dim=1)).all())
+
+
+def test_noise_of_the_valley_is_that_of_the_double_well():
+    problem, generator = Valley(0.1, dim=5, sigma=0.7), torch.Generator().manual_seed(0)
+    w = problem.start(20_000, generator)
+    noise = problem.sample(w, 4, generator)[0] - problem.gradient(w)
+    assert float(noise.square().sum(1).mean()) == pytest.approx(0.7**2 / 4, rel=0.02)  # of 20,000 draws
+
+
+def test_evaluations_are_counted_and_the_first_time_below_is_found():
+    problem = DoubleWell(2, sigma=0.0)
+    candidate = rows_candidate({"lr": 0.5, "beta": 0.5}, (10, 3))
+    curve = walk(candidate.begin, problem, 0.1, 3, 0, Limits(1000, beyond=2.0))
+    needed = curve.reached(0.1)[0]
+    assert curve.evaluations[0] == 10
+    assert all((curve.evaluations - 10) % 3 == 0)
+    first = int(np.argmax(curve.norms.mean(1) <= 0.1))
+    assert curve.evaluations[first] == needed
+    assert curve.norms[first - 1].mean() > 0.1
+    assert curve.evaluations[-1] >= 2 * needed - 3  # and on, for the bootstrap
+    assert math.isnan(walk(candidate.begin, problem, 1e-9, 3, 0, Limits(5)).reached(1e-9)[0])
+
+
+def test_a_method_with_two_points_pays_for_both():
+    problem = DoubleWell(2)
+    candidate = next(iter(METHODS["storm"].candidates(problem, 0.1)))
+    curve = walk(candidate.begin, problem, 1e-9, 2, 0, Limits(3))
+    batch = curve.evaluations[0]
+    assert list(curve.evaluations) == [batch, 3 * batch, 5 * batch]  # one point at first, then two
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_everybody_chooses_among_as_many(method: str):
+    candidates = list(METHODS[method].candidates(DoubleWell(), 0.05))
+    assert len(candidates) == 36
+    assert len({candidate.words for candidate in candidates}) == 36
+
+
+def test_the_slope_of_a_power_is_its_exponent():
+    epsilons = [0.2, 0.1, 0.05]
+    evaluations = np.array([7 * e**-3.5 for e in epsilons])
+    assert float(fit(epsilons, evaluations)) == pytest.approx(3.5)
+    evaluations[1] = math.nan
+    assert float(fit(epsilons, evaluations)) == pytest.approx(3.5)
+    assert math.isnan(float(fit(epsilons, np.array([1.0, math.nan, math.nan]))))
+
+
+def synthetic(epsilon: float, exponent: float, runs: int, random: np.random.Generator) -> Curve:
+    """Runs whose ‖∇F‖ falls as N^(−1/exponent), each with a factor of its own whose mean is 1."""
+    evaluations = np.exp(np.linspace(0, math.log(4 * epsilon**-exponent), 400))
+    factors = random.gamma(20, 1 / 20, runs)
+    return Curve(evaluations, evaluations[:, None] ** (-1 / exponent) * factors)
+
+
+def test_the_interval_covers_the_slope_about_as_often_as_it_says():
+    random, epsilons = np.random.default_rng(0), [0.2, 0.1, 0.05, 0.025]
+    covered = 0
+    for trial in range(40):
+        found = slope(epsilons, [synthetic(e, 3.0, 40, random) for e in epsilons], seed=trial)
+        assert found is not None
+        assert found.low <= found.value <= found.high
+        assert found.value == pytest.approx(3.0, abs=0.5)
+        covered += found.low <= 3.0 <= found.high
+    assert 33 <= covered <= 40  # of 40 at 95 %: fewer than 33 has a probability below 1e-3
+
+
+def test_a_slope_needs_two_points_that_were_reached():
+    random = np.random.default_rng(0)
+    curve, short_of_it = synthetic(0.1, 3.0, 8, random), synthetic(0.4, 3.0, 8, random)
+    assert slope([0.1, 0.05], [curve, short_of_it]) is None
+
+
+def test_what_is_told_of_is_not_what_was_chosen_by():
+    asked = Asked("double-well", "adam-plus", True, 0.3, runs=6, tuning_runs=6, max_steps=200)
+    point = measure(asked)
+    tuning = walk(
+        next(c for c in METHODS["adam-plus"].candidates(DoubleWell(), 0.3) if c.words == point.settings).begin,
+        DoubleWell(),
+        0.3,
+        6,
+        1,
+        Limits(200),
+    )
+    assert point.tried == 36
+    assert not np.array_equal(point.curve.norms[0], tuning.norms[0])
+
+
+def test_two_processes_measure_what_one_does():
+    asked = [Asked("double-well", "sgd", False, e, runs=4, tuning_runs=0, max_steps=100) for e in (0.3, 0.4)]
+    one, two = (list(measure_all(asked, workers)) for workers in (1, 2))
+    for a, b in zip(one, two, strict=True):
+        assert (a.asked, a.settings) == (b.asked, b.settings)
+        assert np.array_equal(a.curve.norms, b.curve.norms)
+
+
+def test_the_noise_of_z_settles_where_theory_has_it():
+    """A moving average of independent noise has β/(2 − β) of its variance; a step this short adds no bias."""
+    found = on_double_well(400, 400, lr=1e-3, beta=0.1, extrapolate=True)
+    last = np.mean(found["z_error2"][-5:])
+    assert last == pytest.approx(0.1 / 1.9, rel=0.1)  # 2,000 errors, of which neighbours depend on each other
+    assert np.mean(found["g_error2"][-5:]) == pytest.approx(1.0, rel=0.1)
+
+
+def test_the_stretch_over_which_the_noise_of_g_is_level_ends_where_it_falls_for_good():
+    series = {"steps": [0, 3, 9, 27, 81], "g_error2": [1.0, 0.9, 2.0, 0.5, 0.1]}
+    assert level(series) == 9  # the dip at step 3 is none
+    assert level({**series, "g_error2": [1.0, 1.1, 1.0, 0.9, 1.0]}) == 81
+
+
+def test_a_samples_gradient_on_the_valley_is_that_of_its_value():
+    problem, generator = Valley(0.1, dim=5, sigma=0.7), torch.Generator().manual_seed(0)
+    w = torch.randn(8, 5, dtype=torch.float64, generator=generator).requires_grad_()
+    for sample in (None, problem.draw(8, 3, generator)):
+        (slope,) = torch.autograd.grad(problem.value(w, sample).sum(), w)
+        torch.testing.assert_close(problem.gradient(w.detach(), sample), slope)

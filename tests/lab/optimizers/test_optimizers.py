@@ -1,0 +1,280 @@
+"""Every optimizer that comparisons know, and how one is asked for."""
+
+import io
+import math
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from adamplus.lab import optimizers
+from adamplus.lab.errors import InputError
+from adamplus.lab.optimizers import CONTENDERS, Contender, LogUniform, UnavailableError
+
+NAMES = ["adam-plus", "nadam-plus", "nigt", "sgd", "msgd", "adagrad", "adam", "adamw", "amsgrad", "rmsprop", "radam"]
+NAMES += ["muon", "schedule-free-sgd", "schedule-free-adamw"]
+MUON = pytest.param("muon", marks=pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has no Muon"))
+BUILT = [MUON if name == "muon" else name for name in NAMES]
+
+
+def built(name: str, model: nn.Module, fraction: float = 0.5) -> torch.optim.Optimizer:
+    contender = CONTENDERS[name]
+    tuned = {key: space.at(fraction) for key, space in contender.search.items()}
+    return contender.build(model.parameters(), **{**contender.settings, **tuned})
+
+
+def small() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def trained(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> list[float]:
+    """Losses of regression to a sum, before each step."""
+    x = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
+    losses = []
+    if switch := getattr(optimizer, "train", None):  # schedule-free ones take no step before
+        switch()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), x.sum(1, keepdim=True))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach().item())
+    return losses
+
+
+def test_the_names_are_those_of_the_manual():
+    assert list(CONTENDERS) == NAMES
+    assert all(contender.name == name for name, contender in CONTENDERS.items())
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_each_reduces_a_loss_well_inside_of_its_search(name: str):
+    ends = []
+    for fraction in (0.3, 0.5, 0.7):
+        model = small()
+        losses = trained(model, built(name, model, fraction), 150)
+        ends.append(losses[-1] / losses[0])
+    assert min(end for end in ends if math.isfinite(end)) < 0.5  # large rates are too large for a regression
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_each_can_be_set_and_every_key_of_its_own_is_known(name: str):
+    contender = CONTENDERS[name]
+    assert {*contender.search, *contender.settings} <= set(contender.names())
+    assert "lr" in contender.search
+    assert {"lr", "weight_decay"} <= set(contender.names())
+    assert "params" not in contender.names()
+    for space in contender.search.values():
+        assert 100 <= space.high / space.low <= 1000
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_state_dict_goes_on_bit_for_bit_even_with_another_rate_after_it(name: str):
+    model = small()
+    optimizer = built(name, model)
+    trained(model, optimizer, 5)
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+
+    again = small()
+    resumed = built(name, again)
+    again.load_state_dict(saved["model"])
+    resumed.load_state_dict(saved["optimizer"])
+    for each in (optimizer, resumed):
+        for group in each.param_groups:
+            group["lr"] = group["lr"] * 0.5
+    assert trained(model, optimizer, 5) == trained(again, resumed, 5)
+    for p, q in zip(model.parameters(), again.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("name", [MUON])
+def test_muon_takes_matrices_and_leaves_the_rest_to_adamw(name: str):
+    model = small()
+    optimizer = built(name, model)
+    trained(model, optimizer, 2)
+    kinds = {p.ndim: sorted(state) for p, state in optimizer.state.items()}
+    assert kinds == {2: ["momentum_buffer"], 1: ["exp_avg", "exp_avg_sq", "step"]}
+    assert len(optimizer.state) == 4  # all of it is seen here, and so counted
+
+
+@pytest.mark.parametrize(("name", "only"), [pytest.param("muon", n, marks=MUON.marks) for n in (1, 2)])
+def test_muon_works_where_all_are_matrices_or_none_is(name: str, only: int):
+    parameters = [nn.Parameter(torch.ones((3,) * only))]
+    optimizer = CONTENDERS[name].build(parameters)
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        loss = (parameters[0] ** 2).sum()
+        loss.backward()
+        return loss.detach().item()
+
+    first = optimizer.step(closure)
+    assert first == 3**only
+    assert closure() < first
+
+
+def test_what_torch_does_not_have_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(torch.optim, "Muon", raising=False)
+    with pytest.raises(UnavailableError, match=r"2\.9 and later"):
+        built("muon", small())
+
+
+def test_what_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "schedulefree", None)
+    with pytest.raises(UnavailableError, match="pip install schedulefree"):
+        built("schedule-free-sgd", small())
+    with pytest.raises(InputError, match="schedule-free-sgd cannot take part: it is not installed"):
+        optimizers.try_out(CONTENDERS["schedule-free-sgd"], {}, "schedule-free-sgd")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "settings"),
+    [
+        ("adam", "adam", {}),
+        ("adam:", "adam", {}),
+        ("adam-plus:beta=0.5", "adam-plus", {"beta": 0.5}),
+        ("adam:lr=1e-3;betas=0.8,0.9", "adam", {"lr": 1e-3, "betas": (0.8, 0.9)}),
+        ("sgd: lr = 1 ; nesterov=False;", "sgd", {"lr": 1, "nesterov": False}),
+        ("adam-plus:norm_scope=tensor", "adam-plus", {"norm_scope": "tensor"}),
+        ("adam-plus:norm_scope='group'", "adam-plus", {"norm_scope": "group"}),
+        ("nigt:weight_decay=1e-4", "nigt", {"weight_decay": 1e-4}),
+        ("adam:foreach=None", "adam", {"foreach": None}),
+    ],
+)
+def test_settings_are_read_from_the_command_line(text: str, name: str, settings: dict[str, object]):
+    assert optimizers.parse(text) == (name, settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("adm", "unknown optimizer 'adm': did you mean adam"),
+        ("zzz", "there are adam-plus, nadam-plus"),
+        ("", "unknown optimizer ''"),
+        ("adam:wieght_decay=1", "adam has no setting 'wieght_decay': did you mean weight_decay"),
+        ("adam:params=1", "has no setting 'params'"),
+        ("adam:lr", "'lr' of 'adam:lr' is no key=value"),
+        ("adam:lr=fast", "lr=fast of 'adam:lr=fast': the value is no number"),
+        ("adam-plus:norm_scope=all", "the value is none of global, group, tensor"),
+        ("adam:lr=", "the value is no number"),
+        ("adam:lr='1'", "the value is no number"),
+        ("adam:lr=[1]", "the value is no number"),
+        ("adam:lr=1;lr=2", "sets 'lr' twice"),
+        ("adam:lr=1e999", "no optimizer can use a number that is not finite"),
+        ("adam:betas=(0.9,1e999)", "no optimizer can use a number that is not finite"),
+        ("adam:betas=1", "betas=1 of 'adam:betas=1': it has to be 2 numbers in parentheses, with commas"),
+        ("adam:betas=(0.9,)", "it has to be 2 numbers"),
+    ],
+)
+def test_what_cannot_be_read_is_named(text: str, message: str):
+    with pytest.raises(InputError, match=message):
+        optimizers.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("adam:lr=-1", "refused by the optimizer: Invalid learning rate: -1"),
+        ("adam:betas=(0.9, 2)", "refused by the optimizer: Invalid beta parameter at index 1: 2"),
+        ("adam-plus:beta=2", "refused by the optimizer: .*beta"),
+    ],
+)
+def test_what_an_optimizer_refuses_is_told_before_it_trains(text: str, message: str):
+    name, settings = optimizers.parse(text)
+    with pytest.raises(InputError, match=message):
+        optimizers.try_out(CONTENDERS[name], settings, text)
+
+
+def test_what_only_another_machines_device_can_judge_is_left_to_it(monkeypatch: pytest.MonkeyPatch):
+    def build(params: list[torch.nn.Parameter], lr: float = 0.1, fused: bool = False) -> torch.optim.SGD:
+        if fused and params[0].device.type == "cpu":
+            raise ValueError("fused is of CUDA")
+        return torch.optim.SGD(params, lr=lr)
+
+    contender = Contender("picky", build, {"lr": LogUniform(0.01, 3)})
+    with pytest.raises(InputError, match="fused is of CUDA"):
+        optimizers.try_out(contender, {"fused": True}, "picky:fused=True")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    optimizers.try_out(contender, {"fused": True}, "picky:fused=True", "cuda:0")
+    with pytest.raises(InputError, match="learning rate"):
+        optimizers.try_out(contender, {"fused": True, "lr": -1}, "picky:fused=True;lr=-1", "cuda:0")
+
+
+def test_a_range_is_even_in_the_logarithm_and_what_is_printed_is_what_is_run():
+    space = LogUniform(1e-4, 0.03)
+    values = [space.at(i / 10) for i in range(11)]
+    assert all(float(f"{value:.3g}") == value for value in values)
+    factors = [larger / smaller for smaller, larger in pairwise(values)]
+    assert factors == pytest.approx([300**0.1] * 10, rel=1e-2)  # of three digits
+    assert (values[0], values[-1]) == (space.low, space.high)
+    assert str(space) == "log-uniform, 0.0001 to 0.03"
+
+
+def test_words_are_known_of_a_file_whose_types_are_text(tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from __future__ import annotations\nfrom typing import Literal\nimport torch\n"
+        "from adamplus.lab.optimizers import Contender, LogUniform\n"
+        "def build(params, lr: float = 1.0, mode: Literal['a', 'b'] | None = None):\n"
+        "    return torch.optim.SGD(params, lr)\n"
+        "contender = Contender('mine', build, {'lr': LogUniform(0.01, 3)})\n"
+    )
+    assert optimizers.parse(f"{file}:mode=b") == (str(file), {"mode": "b"})
+    with pytest.raises(InputError, match="the value is none of a, b"):
+        optimizers.parse(f"{file}:mode=c")
+
+
+def test_an_optimizer_is_found_in_a_file(tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\nfrom adamplus.lab.optimizers import Contender, LogUniform\n"
+        "contender = Contender('mine', torch.optim.Adadelta, {'lr': LogUniform(0.01, 3)}, {'rho': 0.8})\n"
+    )
+    contender, digest = optimizers.find(str(file))
+    assert isinstance(contender, Contender)
+    assert contender.name == "mine"
+    assert optimizers.parse(f"{file}:rho=0.7") == (str(file), {"rho": 0.7})
+    file.write_text(file.read_text() + "EDITED = True\n")
+    assert optimizers.find(str(file))[1] != digest
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (None, "there is no such file"),
+        ("contender = 3\n", "it has no `contender`"),
+        ("x = 1\n\nraise KeyError('oops')\n", "line 3: KeyError: 'oops'"),
+    ],
+)
+def test_a_file_without_an_optimizer_says_what_is_missing(code: str | None, message: str, tmp_path: Path):
+    file = tmp_path / "mine.py"
+    if code is not None:
+        file.write_text(code)
+    with pytest.raises(InputError, match=message):
+        optimizers.find(str(file))
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        ('{"lr": (1e-4, 0.03)}', "has to be as {'lr': LogUniform"),
+        ("0.1", "has to be as {'lr': LogUniform"),
+        ('{"lr": LogUniform(0, 1)}', "it goes from a number above 0 to a larger one"),
+        ('{"lr": LogUniform("a", 1)}', "it goes from a number above 0 to a larger one"),
+        ('{"lr": LogUniform(0.03, 1e-4)}', "it goes from a number above 0 to a larger one"),
+    ],
+)
+def test_a_search_that_cannot_be_made_is_told_with_its_line(search: str, words: str, tmp_path: Path):
+    file = tmp_path / "mine.py"
+    lines = ["from torch.optim import SGD", "from adamplus.lab.optimizers import Contender, LogUniform"]
+    file.write_text("\n".join([*lines, f'contender = Contender("mine", SGD, {search})']))
+    with pytest.raises(InputError, match=f"line 3: .*{re.escape(words)}"):
+        optimizers.find(str(file))

@@ -1,0 +1,235 @@
+"""The report's page in a real browser, with networking off."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lab.stores import add_comparison, add_run, three_contenders
+
+from adamplus.lab.report import read, rows
+from adamplus.lab.report.page import page
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    BROWSER is None or DRIVER is None,
+    reason="THE REPORT'S PAGE WAS NOT TESTED: no chromium with chromedriver (apt-get install chromium chromium-driver)",
+)
+EVIL = '</script><b class="injected">x</b><img class="injected" src="x">'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Chrome"]:
+    from selenium.webdriver import Chrome, ChromeOptions
+    from selenium.webdriver.chrome.service import Service
+
+    options = ChromeOptions()
+    options.binary_location = str(BROWSER)
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = Chrome(options=options, service=Service(DRIVER))  # a path, or selenium would look for one on the network
+    driver.execute_cdp_cmd("Network.enable", {})
+    offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+    driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["http://*", "https://*", "ws://*", "wss://*"]})
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def opened(browser: "Chrome", tmp_path: Path) -> Callable[..., "Chrome"]:
+    """Opens the page of the runs that are there, in a window of that width."""
+
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    def go(width: int = 1200, scheme: str = "light") -> "Chrome":
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.get_log("browser")  # what pages before this one have said
+        browser.get_log("performance")
+        results = read(tmp_path)
+        path = tmp_path / "report.html"
+        path.write_text(page(results, [rows(results, task) for task in results.tasks]), encoding="utf-8")
+        address = path.as_uri()
+        browser.get(address)
+        # chromedriver may come back while the megabytes of the page's scripts are still being read
+        there = "return document.readyState === 'complete' && location.href === arguments[0]"
+        WebDriverWait(browser, 60).until(lambda window: window.execute_script(there, address))
+        return browser
+
+    return go
+
+
+def drawn(browser: "Chrome", section: str) -> list[list[str]]:
+    """The names of the contenders whose lines, points or bars each chart of a section shows."""
+    return browser.execute_script(
+        """
+        return [...document.querySelectorAll(`#${arguments[0]} .chart`)].map((box) => box._fullData
+          .filter((trace) => /^(line|bar)/.test(trace.uid) && trace.visible === true)
+          .filter((trace, i) => box.querySelector(`.trace${trace.uid} path`) ?? box.querySelectorAll(".bars .point")[i])
+          .map((trace) => trace.name))
+        """,
+        section,
+    )
+
+
+def click(browser: "Chrome", selector: str) -> None:
+    browser.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
+def said(browser: "Chrome") -> list[str]:
+    """What the browser has to complain of."""
+    return [entry["message"] for entry in browser.get_log("browser")]  # type: ignore[index]
+
+
+def test_every_contender_has_its_curve_in_every_chart(opened: Callable[..., Any], tmp_path: Path):
+    three_contenders(tmp_path)
+    browser = opened()
+    everyone = ["adam-plus", "adam", "sgd"]
+    assert drawn(browser, "curves") == [everyone]
+    assert drawn(browser, "own") == [["adam-plus"], ["adam-plus"]]  # Σ‖z‖ and η
+    assert drawn(browser, "rates") == [everyone]
+    assert drawn(browser, "costs") == [everyone, everyone]
+    lines = browser.find_elements("css selector", "#curves .chart .js-line")
+    assert len([line for line in lines if line.get_attribute("d")]) >= 3
+    assert said(browser) == []
+
+
+def test_nothing_is_asked_of_the_network(opened: Callable[..., Any], tmp_path: Path):
+    three_contenders(tmp_path)
+    events = [json.loads(entry["message"])["message"] for entry in opened().get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert any(url.startswith("file:") for url in asked)
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_a_contender_is_switched_off_and_on_in_all_charts(opened: Callable[..., Any], tmp_path: Path):
+    three_contenders(tmp_path)
+    browser = opened()
+    click(browser, '#legend button[data-label="1"]')
+    for section in ("curves", "rates", "costs"):
+        assert all(names == ["adam-plus", "sgd"] for names in drawn(browser, section))
+    assert (
+        browser.find_element("css selector", '#legend button[data-label="1"]').get_attribute("aria-pressed") == "false"
+    )
+    click(browser, '#legend button[data-label="1"]')
+    for section in ("curves", "rates", "costs"):
+        assert all(names == ["adam-plus", "adam", "sgd"] for names in drawn(browser, section))
+    assert said(browser) == []
+
+
+def test_trials_that_came_to_nothing_have_a_row_of_crosses_each_above_the_others(
+    opened: Callable[..., Any], tmp_path: Path
+):
+    three_contenders(tmp_path)  # each has lost the trial at the same rate
+    browser = opened()
+    lost, domains = browser.execute_script(
+        "const box = document.querySelector('#rates .chart');"
+        "return [box.data.filter((t) => t.uid.startsWith('lost')).map((t) => [t.yaxis, t.x, t.y]),"
+        " [box.layout.yaxis.domain, box.layout.yaxis2.domain]]"
+    )
+    assert lost == [["y2", [10], [row]] for row in range(3)]
+    assert domains == [[0, pytest.approx(0.85)], [pytest.approx(0.85), 1]]
+    assert len(browser.find_elements("css selector", "#rates .chart .xy2 .point")) == 3
+    assert said(browser) == []
+
+
+def test_controls_choose_what_the_curves_show(opened: Callable[..., Any], tmp_path: Path):
+    three_contenders(tmp_path)
+    browser = opened()
+
+    def shows() -> list[Any]:
+        return browser.execute_script(
+            "const box = document.querySelector('#curves .chart'), line = box.data.find((t) => t.uid === 'line0');"
+            "return [box.layout.yaxis.title.text, box.layout.xaxis.title.text, line.x, line.y]"
+        )
+
+    assert shows() == ["test accuracy at w", "epochs", [1, 2], [0.5, 0.9]]
+    click(browser, 'input[value="ŵ"]')
+    assert shows() == ["test accuracy at ŵ", "epochs", [1, 2], [0.5, 0.5]]
+    click(browser, 'input[value="loss"]')
+    click(browser, 'input[value="w"]')
+    click(browser, 'input[value="train"]')
+    click(browser, 'input[value="seconds"]')
+    assert shows() == ["train loss at w", "seconds of training", [2, 4], [1.5, 1.1]]
+    click(browser, 'input[value="running"]')
+    assert shows()[0] == "running loss, as trained"
+    click(browser, 'input[value="log"]')
+    assert browser.execute_script("return document.querySelector('#curves .chart').layout.yaxis.type") == "log"
+    assert said(browser) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_scrolls_in_one_direction(scheme: str, opened: Callable[..., Any], tmp_path: Path):
+    three_contenders(tmp_path)
+    browser = opened(width=390, scheme=scheme)
+    assert browser.execute_script("return [innerWidth, document.documentElement.scrollWidth]") == [390, 390]
+    wide = (
+        "return [...document.querySelectorAll('.chart svg')].every((svg) => svg.getBoundingClientRect().right <= 391)"
+    )
+    assert browser.execute_script(wide)
+    paper, ink = browser.execute_script(
+        "const style = getComputedStyle(document.body);"
+        "return [style.backgroundColor, style.color].map((c) => Number(/\\d+/.exec(c)[0]))"
+    )
+    assert (paper > ink) == (scheme == "light")
+    assert said(browser) == []
+
+
+def test_charts_follow_the_colour_scheme(opened: Callable[..., Any], tmp_path: Path):
+    three_contenders(tmp_path)
+    fills = {}
+    for scheme in ("light", "dark"):
+        ask = "return getComputedStyle(document.querySelector('.chart .xtick text')).fill"
+        fills[scheme] = opened(scheme=scheme).execute_script(ask)
+    assert fills["light"] != fills["dark"]
+
+
+def test_html_in_names_is_shown_as_text(opened: Callable[..., Any], tmp_path: Path):
+    label = f"adam:{EVIL}"
+    about = {"description": EVIL, "metric": EVIL}
+    for seed in (1, 2):
+        add_run(tmp_path, label, [0.5, 0.6], task=EVIL, seed=seed, about=about)
+    add_run(tmp_path, label, [0.5], task=EVIL, seed=3, epochs=2, about=about, status="failed", reason=EVIL)
+    for trial, lr in enumerate((0.1, 1.0)):
+        add_run(tmp_path, label, [0.5, 0.6], task=EVIL, seed=0, phase="search", trial=trial, lr=lr, about=about)
+    add_comparison(tmp_path, [label], tasks=[EVIL], command=EVIL, search={label: {EVIL: EVIL}})
+    browser = opened()
+    assert browser.find_elements("css selector", ".injected") == []
+    assert browser.find_element("css selector", ".answers dt").text == EVIL
+    assert label in browser.find_element("css selector", "#legend").text
+    title = browser.find_element("css selector", "#curves .chart .ytitle")
+    assert title.text == f"test {EVIL}"
+    assert said(browser) == []
+
+
+def test_an_interrupted_comparison_opens_too(opened: Callable[..., Any], tmp_path: Path):
+    add_run(tmp_path, "adam", [0.4, 0.5], phase="search", seed=0)
+    browser = opened()
+    assert drawn(browser, "rates") == [["adam"]]
+    assert not browser.find_element("css selector", "#curves").is_displayed()
+    assert said(browser) == []
+
+
+def test_a_metric_called_hat_is_no_other_point(opened: Callable[..., Any], tmp_path: Path):
+    add_run(tmp_path, "adam", [0.4, 0.5], about={"metric": "y_hat"})
+    browser = opened()
+    title = browser.find_element("css selector", "#curves .ytitle")
+    assert title.text == "test y_hat"
+    assert drawn(browser, "curves") == [["adam"]]
+    assert browser.find_elements("css selector", 'input[value="ŵ"]') == []
+    add_run(tmp_path, "adam-plus", [0.4, 0.5], about={"metric": "y_hat"}, columns={"test_y_hat_hat": 0.3})
+    browser = opened()
+    click(browser, 'input[value="ŵ"]')
+    assert browser.find_element("css selector", "#curves .ytitle").text == "test y_hat at ŵ"
+    assert drawn(browser, "curves") == [["adam", "adam-plus"]]
+    assert said(browser) == []

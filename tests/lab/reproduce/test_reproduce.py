@@ -1,0 +1,383 @@
+"""`adamplus reproduce`: from data to figures and claims, and the rules that decide."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_comparison import here, record
+from tiny_sets import make_small, write_all
+from typer.testing import CliRunner
+
+from adamplus.cli import app
+from adamplus.lab import tasks
+from adamplus.lab._compare import comparison
+from adamplus.lab._store.store import Store
+from adamplus.lab.engines import local
+from adamplus.lab.errors import InputError
+from adamplus.lab.optimizers import CONTENDERS
+from adamplus.lab.report import report
+from adamplus.lab.reproduce import EXPERIMENTS, reproduction
+from adamplus.lab.reproduce.claims import CLAIMS
+from adamplus.lab.reproduce.experiments import BETAS, NAMES, Complement
+from adamplus.lab.reproduce.figures import figures
+from adamplus.lab.reproduce.stored_runs import folder_of, folders, options_of, read
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No processes, and no page of each comparison: both have tests of their own."""
+    monkeypatch.setattr(local, "opened", here)
+    monkeypatch.setattr(comparison, "show", lambda root, console, alone: None)
+
+
+@pytest.fixture
+def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    make_small(monkeypatch, tmp_path / "nowhere")  # the command names another
+    monkeypatch.setattr(reproduction, "figures", lambda stored, folder: [])  # a second each; one test draws them all
+    return tmp_path / "data"
+
+
+def said(*arguments: object, status: int = 0) -> str:
+    """What the command says, on one line."""
+    words = ["reproduce", *map(str, arguments), "--device", "cpu"]
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "400", "TERM": "dumb"})
+    assert result.exit_code == status, result.output
+    return " ".join(result.output.split())
+
+
+def trained(output: str) -> list[int]:
+    return [int(number) for number in re.findall(r"(\d+) to train", output)]
+
+
+class TestCommand:
+    def test_everything_ends_in_figures_and_claims_and_a_second_call_trains_nothing(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        write_all(data)
+        monkeypatch.setattr(reproduction, "figures", figures)
+        out = tmp_path / "out"
+        words = ("all", "--data", data, "--out", out, "--seeds", 1, "--epochs", 1)
+        assert trained(said(*words)) == [6] * 5
+        stems = [f"paper-1-epochs-{name}" for name in (*EXPERIMENTS, "growth")]
+        assert {path.name for path in (out / "figures").iterdir()} == {
+            f"{s}.{e}" for s in stems for e in ("png", "pdf")
+        }
+        text = (out / "claims.md").read_text()
+        for claim in CLAIMS:
+            assert claim.sentence in text
+        row = next(line for line in text.splitlines() if line.startswith("| 1. CIFAR-10: best in train"))
+        # nothing was run with the paper's own budget; what was run has an outcome
+        assert re.fullmatch(r"\| .* \| 4\.1 \| not run yet \| (holds|does not hold) \|", row)
+        runs = record(out / "paper-1-epochs" / "cifar10")
+        assert runs["command"].startswith(
+            "adamplus reproduce cifar10 --data DIR --out out --protocol paper --epochs 1 "
+        )
+        assert runs["labels"][0] == "adam-plus:lr=0.1;beta=0.1;weight_decay=0"
+        monkeypatch.setattr(reproduction, "figures", lambda stored, folder: [])
+        assert trained(said(*words)) == [0] * 5
+        # a store without validation data is reported like any other
+        assert report(out / "paper-1-epochs" / "cifar10").exists()
+
+    def test_what_is_licensed_and_not_there_cannot_be_run_and_stops_nobody(self, data: Path, tmp_path: Path):
+        write_all(data, licensed=False)
+        out = tmp_path / "out"
+        few = ("--optimizers", "adam-plus,msgd", "--seeds", 1, "--epochs", 1, "--data", data, "--out", out)
+        output = said("all", *few)
+        assert trained(output) == [2] * 4
+        assert "swb300 is left out: SWB-300 is not in" in output
+        row = next(line for line in (out / "claims.md").read_text().splitlines() if "SWB-300: level" in line)
+        assert row.count("cannot be run") == 2
+        assert (
+            next(line for line in (out / "claims.md").read_text().splitlines() if "2. CIFAR-10" in line).count("cannot")
+            == 0
+        )
+        assert "is not in" in said("swb300", *few, status=2)
+
+    def test_what_was_run_before_stays_in_the_comparison(self, data: Path, tmp_path: Path):
+        write_all(data)
+        words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path)
+        assert trained(said("cifar10", "--optimizers", "msgd,adam", *words)) == [2]
+        assert trained(said("growth", *words)) == [1, 1]
+        labels = record(tmp_path / "paper-1-epochs" / "cifar10")["labels"]
+        assert [label.partition(":")[0] for label in labels] == ["adam-plus", "msgd", "adam"]
+
+    def test_a_grid_runs_all_that_the_paper_chose_from_and_shows_the_best(self, data: Path, tmp_path: Path):
+        write_all(data)
+        words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path, "--optimizers", "adagrad,nigt")
+        assert trained(said("cifar10", "--grid", *words)) == [6]
+        stored = read(tmp_path, "paper-1-epochs", EXPERIMENTS["cifar10"])
+        best = stored.contestants["adagrad"]
+        assert best.tried == 3
+        every = [run.metrics()[-1]["test_accuracy"] for run in Store(tmp_path / "paper-1-epochs" / "cifar10").runs()]
+        assert best.last("test_accuracy").mean in every
+        assert "(best of 3)" in (tmp_path / "claims.md").read_text()
+
+    def test_a_point_of_the_grid_can_be_run_by_itself(self, data: Path, tmp_path: Path):
+        write_all(data)
+        words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path)
+        assert trained(said("wikitext2", "--optimizers", "adam-plus:lr=5,sgd", *words)) == [2]
+        stored = read(tmp_path, "paper-1-epochs", EXPERIMENTS["wikitext2"])
+        assert stored.contestants["adam-plus"].label == "adam-plus:lr=5;beta=0.9;weight_decay=0"
+        assert "--optimizers adam-plus:lr=5,sgd --" in (tmp_path / "claims.md").read_text()
+        assert trained(said("wikitext2", "--optimizers", "adam-plus", *words)) == [1]
+        assert read(tmp_path, "paper-1-epochs", EXPERIMENTS["wikitext2"]).contestants["adam-plus"].tried == 2
+
+    def test_the_tuned_protocol_searches_rate_decay_and_beta_on_held_out_data(self, data: Path, tmp_path: Path):
+        write_all(data)
+        words = ("--seeds", 2, "--tune", 2, "--data", data, "--out", tmp_path, "--optimizers", "adam-plus,nigt,sgd")
+        assert trained(said("wikitext2", "--protocol", "tuned", "--epochs", 1, *words)) == [6, 6]
+        told = record(tmp_path / "tuned-1-epochs" / "wikitext2")
+        assert told["tasks"] == ["wikitext2"]
+        assert {label: set(ranges) for label, ranges in told["search"].items()} == {
+            "adam-plus": {"lr", "weight_decay", "beta"},
+            "nigt": {"lr", "weight_decay", "momentum"},
+            "sgd": {"lr", "weight_decay"},
+        }
+        assert told["search"]["sgd"]["lr"] == "log-uniform, 0.3 to 90"
+        assert "--tune 2" in told["command"]
+        assert "tuned-1-epochs" in (tmp_path / "claims.md").read_text()
+
+    def test_what_is_fixed_is_not_searched_and_stays_in_the_command(self, data: Path, tmp_path: Path):
+        write_all(data)
+        words = ("--seeds", 1, "--tune", 2, "--data", data, "--out", tmp_path)
+        words += ("--optimizers", "adam-plus:beta=0.1,msgd")
+        assert trained(said("cifar10", "--protocol", "tuned", "--epochs", 1, *words)) == [4, 2]
+        told = record(tmp_path / "tuned-1-epochs" / "cifar10")
+        assert set(told["search"]["adam-plus:beta=0.1"]) == set(told["search"]["msgd"]) == {"lr", "weight_decay"}
+        stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["cifar10"])
+        assert stored.contestants["adam-plus"].runs[0].spec["settings"]["beta"] == 0.1
+        assert "--optimizers adam-plus:beta=0.1,msgd" in (tmp_path / "claims.md").read_text()
+
+    def test_quick_is_a_tenth_of_the_epochs_in_a_folder_of_its_own(self, data: Path, tmp_path: Path):
+        write_all(data)
+        said("an4", "--quick", "--seeds", 1, "--optimizers", "msgd", "--data", data, "--out", tmp_path)
+        (run,) = Store(tmp_path / "paper-quick" / "an4").runs()
+        assert [line["lr"] for line in run.metrics()] == pytest.approx([0.1, 0.1 * 0.5**0.5])
+        assert {"train_loss", "test_loss", "test_frame_error"} <= set(run.metrics()[0])
+
+    def test_without_experiments_there_are_claims_that_nobody_has_looked_at(self, data: Path, tmp_path: Path):
+        (tmp_path / "none").mkdir()
+        said("--out", tmp_path / "none", "--data", write_all(data))
+        rows = [line for line in (tmp_path / "none" / "claims.md").read_text().splitlines() if line.startswith("| ")]
+        assert sum("not run yet" in row for row in rows) == len(CLAIMS)
+
+    def test_runs_of_older_code_stay_on_the_page_and_out_of_the_comparison(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", tmp_path)
+        said("cifar10", "--optimizers", "msgd", *words)
+        monkeypatch.setattr(tasks, "digest", lambda path: "newer")
+        assert trained(said("cifar10", "--optimizers", "sgd", *words)) == [1]
+        assert record(tmp_path / "paper-1-epochs" / "cifar10")["labels"] == ["sgd:lr=0.1;weight_decay=0"]
+        found = read(tmp_path, "paper-1-epochs", EXPERIMENTS["cifar10"])
+        assert list(found.contestants) == ["sgd", "msgd"]
+
+    def test_a_run_that_failed_is_not_tried_again_unless_it_is_asked_for(self, data: Path, tmp_path: Path):
+        write_all(data)
+        words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path)
+        said("cifar10", "--optimizers", "msgd", *words)
+        (run,) = Store(tmp_path / "paper-1-epochs" / "cifar10").runs()
+        run.finish({**(run.end() or {}), "status": "failed", "reason": "a reason"})
+        assert trained(said("cifar10", "--optimizers", "sgd", *words)) == [1]
+
+    def test_stored_runs_are_enough_for_figures_and_claims(self, data: Path, tmp_path: Path, monkeypatch: Any):
+        """As they are committed: nothing that only a comparison needs, and no data."""
+        monkeypatch.setattr(reproduction, "figures", figures)
+        out = tmp_path / "out"
+        said("cifar10", "--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", out, "--optimizers", "msgd")
+        before = next(line for line in (out / "claims.md").read_text().splitlines() if line.startswith("| ResNet18"))
+        kept = ("settings.json", "metrics.jsonl", "end.json")
+        for path in sorted(out.rglob("*"), reverse=True):
+            path.unlink() if path.is_file() and path.name not in kept else None
+        said("--out", out, "--data", tmp_path / "nowhere")
+        assert before.replace(r"\*", "") in (out / "claims.md").read_text()  # what the data was is not known any more
+        left = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+        figure = "figures/paper-1-epochs-cifar10"
+        assert {path for path in left if Path(path).name not in kept} == {"claims.md", f"{figure}.png", f"{figure}.pdf"}
+
+    def test_what_is_left_names_no_path_no_host_and_nobody(self, data: Path, tmp_path: Path, monkeypatch: Any):
+        for name in ("USER", "LOGNAME"):
+            monkeypatch.setenv(name, "somebody-here")
+        monkeypatch.setattr("platform.node", lambda: "host-of-theirs")
+        monkeypatch.setattr("socket.gethostname", lambda: "host-of-theirs")
+        out = tmp_path / "out"
+        said(
+            "cifar10", "--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", out, "--optimizers", "adam-plus"
+        )
+        assert report(out / "paper-1-epochs" / "cifar10").exists()
+        written = [path for path in out.rglob("*") if path.is_file() and not path.name.startswith("events.")]
+        assert {"claims.md", "comparison.json", "settings.json", "report.html", "table.csv", "table.tex"} <= {
+            path.name for path in written
+        }
+        own = [
+            str(tmp_path),
+            str(Path.home()),
+            str(Path(reproduction.__file__).parents[3]),
+            "host-of-theirs",
+            "somebody-here",
+        ]
+        for path in written:
+            content = path.read_bytes()
+            assert [word for word in own if word.encode() in content] == [], path
+
+    def test_data_that_is_not_the_official_one_is_told_of_and_stays_on_the_page(self, data: Path, tmp_path: Path):
+        words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", tmp_path, "--optimizers", "msgd")
+        assert "cifar10: the data is not the official CIFAR-10 (data_batch_1, " in said("cifar10", *words)
+        assert "wikitext2: the data is not the official WikiText-2 (wiki.train" in said("wikitext2", *words)
+        assert "swb300: the data is SWB-300, whose digests nobody knows" in said("swb300", *words)
+        said("--out", tmp_path, "--data", tmp_path / "nowhere")
+        text = (tmp_path / "claims.md").read_text()
+        assert "data: not the official CIFAR-10 (" in text
+        assert "| ResNet18 on CIFAR-10 | paper-1-epochs\\* |" in text
+        assert "so nothing here is an answer to the paper." in text
+        assert "SWB-300 | paper-1-epochs |" in text
+        assert "data: SWB-300, whose digests nobody knows" in text
+
+    def test_runs_of_other_data_are_not_taken_for_those_of_this(self, data: Path, tmp_path: Path):
+        words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--optimizers", "msgd")
+        for name in ("wikitext2", "swb300"):
+            said(name, *words, "--out", tmp_path / "out")
+            assert trained(said(name, *words, "--out", tmp_path / "out")) == [0]
+        tokens = data / "wikitext-2" / "wiki.train.tokens"
+        tokens.write_text(tokens.read_text() + " the cat \n")
+        archive = data / "swb300" / "train" / "logmel.ark"  # of which the table, the .scp, says nothing
+        archive.write_bytes(archive.read_bytes() + b"more")
+        for name in ("wikitext2", "swb300"):
+            refused = said(name, *words, "--out", tmp_path / "out", status=2)
+            assert "were made of other data (" in refused
+            assert "pass another --out, or take their data" in refused
+            said(name, *words, "--out", tmp_path / "other")
+        (tmp_path / "out" / "paper-1-epochs" / "wikitext2" / "data.json").write_text("")  # which says nothing
+        assert trained(said("wikitext2", *words, "--out", tmp_path / "out")) == [0]
+
+    def test_a_damaged_set_keeps_no_other_from_being_run(self, data: Path, tmp_path: Path):
+        archive = write_all(data) / "swb300" / "heldout" / "logmel.ark"
+        archive.write_bytes(archive.read_bytes()[:-7])
+        (data / "cifar-10-batches-py" / "data_batch_3").write_bytes(b"nonsense")
+        words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path, "--optimizers", "adam-plus")
+        output = said("all", *words, status=1)
+        assert trained(output) == [1] * 3
+        assert "cifar10 is left out: " in output
+        assert re.search(r"swb300 is left out: .*logmel is damaged", output)
+        assert "VGG19 on CIFAR-100 | paper-1-epochs\\* | 1 | test accuracy |" in (tmp_path / "claims.md").read_text()
+        assert "logmel is damaged" in said("swb300", *words, status=2)
+
+    def test_everything_of_nothing_is_an_error(self, data: Path, tmp_path: Path):
+        assert "no experiment has its data in" in said("all", "--data", data, "--out", tmp_path / "out", status=2)
+        assert not (tmp_path / "out").exists()
+
+    def test_the_best_of_how_many_is_that_of_the_search_that_chose(self, data: Path, tmp_path: Path):
+        words = ("wikitext2", "--protocol", "tuned", "--seeds", 1, "--epochs", 1, "--data", write_all(data))
+        words += ("--out", tmp_path)
+        said(*words, "--tune", 3, "--optimizers", "msgd,adam")
+        stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["wikitext2"])
+        assert {name: one.trials for name, one in stored.contestants.items()} == {"msgd": 3, "adam": 3}
+        said(*words, "--tune", 1, "--optimizers", "adam")
+        stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["wikitext2"])
+        assert {name: one.trials for name, one in stored.contestants.items()} == {"msgd": 3, "adam": 1}
+        assert "searches of different lengths" in (tmp_path / "claims.md").read_text()
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (("cifar11",), "unknown experiment 'cifar11': did you mean cifar10"),
+            (("cifar10", "--protocol", "paperr"), "unknown protocol 'paperr': did you mean paper?"),
+            (("cifar10", "--optimizers", "adamw"), "'adamw' is none of the paper's optimizers: did you mean adam"),
+            (("cifar10", "--optimizers", ","), "no optimizers to run"),
+            (("cifar10", "--optimizers", "msgd:lr=1"), "'msgd:lr=1' is not the paper's on cifar10: it has lr=0.1; try"),
+            (("an4", "--optimizers", "adam-plus:beta=0.2"), "it has lr=0.1, beta=0.01|0.1|0.9; try --protocol tuned"),
+            (("cifar10", "--optimizers", "msgd:nesterov=True"), "'msgd:nesterov=True' is not the paper's on cifar10"),
+            (("cifar10", "--protocol", "tuned", "--optimizers", "msgd:rate=1"), "msgd has no setting 'rate'"),
+            (("cifar10", "--protocol", "tuned", "--grid"), "are of --protocol paper"),
+            (("cifar10", "--weight-decay", "-1"), "a weight decay of -1 is none"),
+            (("cifar10", "--weight-decay", "nan"), "a weight decay of nan is none"),
+            (("cifar10", "--quick", "--epochs", "2"), "--quick says how many epochs, and so does --epochs"),
+            (("cifar10", "--engine", "dask"), "unknown engine 'dask'"),
+            (("growth", "--optimizers", "sgd"), "growth is of Adam⁺, and --optimizers has others alone"),
+            (("cifar10", "--epochs", "0"), "0 epochs train nothing"),
+            (("cifar10", "--seeds", "0"), "0 seeds are no comparison"),
+            (("cifar10", "--protocol", "tuned", "--tune", "0"), "0 trials are no search: pass --tune 1 or more"),
+            (("cifar10", "--tune", "-1"), "-1 trials are no search"),
+            (("cifar10", "--workers", "0"), "0 workers train nothing"),
+        ],
+    )
+    def test_bad_input_is_said_plainly(self, words: tuple[str, ...], message: str, data: Path, tmp_path: Path):
+        write_all(data)
+        assert message in said(*words, "--data", data, "--out", tmp_path / "out", status=2)
+        assert not (tmp_path / "out").exists()
+
+
+class TestProtocol:
+    def test_the_papers_words_are_those_of_its_table(self):
+        def labels(name: str) -> dict[str, str]:
+            return {one: EXPERIMENTS[name].labels(one, "paper")[0] for one in EXPERIMENTS[name].words}
+
+        end = ";weight_decay=0"
+        assert (
+            labels("cifar10")
+            == labels("cifar100")
+            == {
+                "adam-plus": f"adam-plus:lr=0.1;beta=0.1{end}",
+                "nigt": f"nigt:lr=0.1;momentum=0.9{end}",
+                "sgd": f"sgd:lr=0.1{end}",
+                "msgd": f"msgd:lr=0.1{end}",
+                "adagrad": f"adagrad:lr=0.01{end}",
+                "adam": f"adam:lr=0.001{end}",
+            }
+        )
+        assert labels("an4")["adam-plus"] == labels("swb300")["adam-plus"] == f"adam-plus:lr=0.1;beta=0.01{end}"
+        assert (labels("wikitext2")["adam"], labels("wikitext2")["adagrad"]) == (
+            f"adam:lr=0.001{end}",
+            f"adagrad:lr=0.01{end}",
+        )
+
+    def test_the_papers_grids_contain_what_it_calls_best(self):
+        for experiment in EXPERIMENTS.values():
+            for optimizer in experiment.words:
+                grid = experiment.labels(optimizer, "paper", grid=True)
+                assert experiment.labels(optimizer, "paper")[0] in grid
+        sizes = [len(EXPERIMENTS["wikitext2"].labels(name, "paper", grid=True)) for name in NAMES]
+        assert sizes == [18, 18, 6, 6, 4, 4]
+
+    def test_everybody_searches_ranges_of_the_same_width(self):
+        for experiment in EXPERIMENTS.values():
+            for optimizer, ranges in experiment.searched().items():
+                lr = ranges.get("lr", CONTENDERS[optimizer].search["lr"])
+                assert lr.high / lr.low == pytest.approx(300)
+                assert ranges["weight_decay"].high / ranges["weight_decay"].low == pytest.approx(300)
+
+    def test_momenta_are_one_less_a_beta(self):
+        momenta = Complement(BETAS.low, BETAS.high)
+        assert (momenta.at(0), momenta.at(1)) == (0.99, 0.1)
+        assert str(momenta) == "1 − log-uniform, 0.01 to 0.9"
+
+    def test_what_is_no_ones_figure_is_apart(self):
+        def folder(**changes: Any) -> str:
+            return folder_of("paper", **{"quick": False, "epochs": None, "weight_decay": 0.0, **changes})
+
+        assert folder() == "paper"
+        assert folder(quick=True) == "paper-quick"
+        assert folder(quick=True, epochs=6, weight_decay=5e-4) == "paper-decay-0.0005-6-epochs"
+
+    @pytest.mark.parametrize(
+        ("folder", "options"),
+        [
+            ("paper", "--protocol paper"),
+            ("tuned-quick", "--protocol tuned --quick"),
+            ("paper-decay-5e-05-6-epochs", "--protocol paper --weight-decay 5e-05 --epochs 6"),
+        ],
+    )
+    def test_a_folder_says_which_options_made_it(self, folder: str, options: str):
+        assert " ".join(options_of(folder)) == options
+
+    def test_other_folders_are_nobodys(self, tmp_path: Path):
+        for name in ("paper-quick", "papers", "tuned-6-epochs", "figures"):
+            (tmp_path / name / "cifar10").mkdir(parents=True)
+        assert folders(tmp_path) == ["paper", "paper-quick", "tuned-6-epochs"]
+
+
+def test_a_folder_that_is_not_there_is_not_made_for_a_page_of_nothing(tmp_path: Path):
+    with pytest.raises(InputError, match="there is no folder"):
+        reproduction.reproduce([], out=tmp_path / "misspelt")
+    assert not (tmp_path / "misspelt").exists()

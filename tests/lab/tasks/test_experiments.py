@@ -1,0 +1,275 @@
+"""The paper's experiments as tasks: their data and their schedules."""
+
+import itertools
+import math
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from data.writers import speech, write_an4, write_archives, write_cifar, write_swb300, write_wikitext
+from tiny_sets import make_small, write_all
+from torch import nn
+
+from adamplus.lab import tasks
+from adamplus.lab._compare.plan import plan
+from adamplus.lab._run import evaluation as _evaluation
+from adamplus.lab.data.alignment import aligned
+from adamplus.lab.errors import InputError
+from adamplus.lab.tasks import EXPERIMENTS, Moment
+from adamplus.lab.tasks.schedules import annealings, drops, saturations
+
+ALL = [*(f"{name}{ending}" for name in EXPERIMENTS for ending in ("", "-paper")), "wikitext2-gpt"]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_all(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    make_small(monkeypatch, root)
+
+
+def now(epoch: int, epochs: int, optimizer: str = "sgd", history: Any = ()) -> Moment:
+    return Moment(epoch, epochs, optimizer, history)
+
+
+def task_of(name: str) -> tasks.Task:
+    return tasks.find(name)[0]
+
+
+class TestData:
+    @pytest.mark.parametrize("name", ALL)
+    def test_every_experiment_reads_its_format_and_its_model_takes_it(self, name: str):
+        task = task_of(name)
+        data = task.data()
+        own = name.startswith("wikitext2")  # has validation text of its own
+        assert set(data) == {"train", "test", *(["validation"] if own or not name.endswith("-paper") else [])}
+        model = task.model().eval()
+        for x, y in data.values():
+            assert len(x) == len(y) > 0
+            task.begin(model)
+            with torch.no_grad():
+                outputs = model(x[: task.batch])
+            assert outputs.shape[:-1] == y[: task.batch].shape
+            assert int(y.max()) < outputs.shape[-1]
+            assert math.isfinite(float(task.loss(outputs, y[: task.batch])))
+            assert task.metric in task.summary(
+                {"loss": 1.0, **dict.fromkeys(task.metrics(outputs, y[: task.batch]), 1.0)}
+            )
+
+    @pytest.mark.parametrize("name", ALL)
+    def test_what_an_experiment_is_fits_a_line(self, name: str):
+        assert 20 < len(tasks.describe(task_of(name))) < 120
+
+    @pytest.mark.parametrize("name", EXPERIMENTS)
+    def test_missing_data_is_told_of_before_the_first_run(self, name: str, monkeypatch: Any, tmp_path: Path):
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        how: dict[str, Any] = {"tune": 0, "epochs": None, "search": "random", "device": "cpu", "precision": None}
+        with pytest.raises(InputError, match=f"is not in {tmp_path}"):
+            plan([name], ["sgd"], seeds=1, elsewhere=False, **how)
+        plan([name], ["sgd"], seeds=1, elsewhere=True, **how)  # where the workers are, it may be there
+
+    def test_a_tenth_of_the_images_is_held_out_and_never_trained_on(self):
+        data = task_of("cifar10").data()
+        rows = {split: {image.numpy().tobytes() for image in x} for split, (x, _) in data.items()}
+        assert (len(rows["train"]), len(rows["validation"]), len(rows["test"])) == (36, 4, 8)
+        assert not rows["train"] & rows["validation"]
+        paper, _ = task_of("cifar10-paper").data()["train"]
+        assert {image.numpy().tobytes() for image in paper} == rows["train"] | rows["validation"]
+
+    def test_images_have_mean_and_deviation_of_the_set_taken_out(self):
+        x, _ = task_of("cifar10-paper").data()["train"]
+        # uniform bytes have the mean 0.5 and the deviation 0.289; the official images 0.491 and 0.247, in red
+        assert float(x[:, 0].mean()) == pytest.approx((0.5 - 0.4914) / 0.2470, abs=0.02)
+        assert float(x[:, 0].std()) == pytest.approx(0.289 / 0.2470, abs=0.02)
+
+    def test_windows_of_text_go_on_where_the_last_ended(self):
+        x, y = task_of("wikitext2").data()["train"]
+        assert x.shape[1:] == (20, 35)
+        assert torch.equal(x[:, :, 1:], y[:, :, :-1])
+        assert torch.equal(x[1:, :, 0], y[:-1, :, -1])
+
+    def test_a_gpt_is_asked_for_the_word_after_each(self):
+        for x, y in task_of("wikitext2-gpt").data().values():
+            assert x.shape == y.shape
+            assert x.shape[1] == 256
+            assert torch.equal(x.flatten()[1:], y.flatten()[:-1])
+
+    @pytest.mark.parametrize(("name", "graphed"), [("wikitext2", False), ("wikitext2-paper", True)])
+    def test_perplexity_is_that_of_each_text_read_in_one_go_from_its_beginning(
+        self, name: str, graphed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Memory goes on from window to window, and none of it from one split, or one pass, to the next; a graph reads
+        the window that it is given, and nothing of its warm-up stays.
+        """
+        warm_ups: list[int] = []
+
+        def capture(function: Any, model: nn.Module) -> Any:
+            warm_ups.append(len([function() for _ in range(3)]))
+            return function
+
+        monkeypatch.setattr(_evaluation, "capture", capture)
+        lines = 120 * " the <unk> cat \n sat on \n the mat mat mat \n sat \n <unk> \n"
+        write_wikitext(tmp_path, train=lines, valid=lines[60:], test=lines[90:])
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        task = task_of(name)
+        data, model = task.data(), task.model()
+        evaluation = _evaluation.Evaluation(task, model, model, data, nullcontext, graphed)
+        found = evaluation.metrics(torch.optim.SGD(model.parameters(), 0.1))
+        assert evaluation.metrics(torch.optim.SGD(model.parameters(), 0.1)) == found
+        assert warm_ups == [3] * graphed  # one graph, for windows of all splits are of one shape
+        for split in ("validation", "test"):
+            x, y = data[split]
+            task.begin(model)
+            with torch.no_grad():
+                loss = float(task.loss(model.eval()(x), y))
+            assert len(x) > 1
+            assert found[f"{split}_loss"] == pytest.approx(loss, rel=1e-5)
+            assert found[f"{split}_perplexity"] == pytest.approx(math.exp(loss), rel=1e-5)
+
+    def test_images_are_padded_by_the_mean_colour(self):
+        """Zeros, after the mean is taken out."""
+        task = task_of("cifar10-paper")
+        x = torch.ones(200, 3, 32, 32)
+        corners = task.augment(x)[:, :, 0, 0]
+        assert set(corners.flatten().tolist()) == {0.0, 1.0}
+
+    def test_no_speaker_is_in_two_splits(self, root: Path):
+        data = task_of("an4").data()
+        together, _ = task_of("an4-paper").data()["train"]
+        assert len(data["train"][0]) + len(data["validation"][0]) == len(together)
+        speakers = {one.speaker for one in aligned(root).train}
+        assert not speakers & {one.speaker for one in aligned(root).test}
+        assert len(data["validation"][0]) == len(together) // len(speakers)  # one of them
+
+    def test_one_speaker_cannot_be_held_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        write_an4(tmp_path, frames=60)
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        assert task_of("an4-paper").data()["train"][0].shape == (4, 21, 39)
+        with pytest.raises(InputError, match="an4-paper holds out nobody"):
+            task_of("an4").data()
+
+    def test_switchboard_features_are_fused_and_kept_in_half_precision(self):
+        x, y = task_of("swb300-paper").data()["train"]
+        assert x.shape == (2, 21, 40 + 100 + 6)
+        assert (x.dtype, y.dtype) == (torch.float16, torch.int64)
+
+    def test_one_utterance_of_fifty_is_held_out_of_switchboard_and_never_trained_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        names = [f"u{i:03}" for i in range(101)]
+        arrays = speech(dict.fromkeys(names, 21))
+        for i, name in enumerate(names):
+            arrays["fmllr"][name][:] = i
+        write_archives(write_swb300(tmp_path) / "train", arrays)
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        data = task_of("swb300").data()
+        found = {split: data[split][0][:, 0, 0].int().tolist() for split in ("train", "validation")}
+        assert found["validation"] == [0, 50, 100]
+        assert found["train"] == [i for i in range(101) if i % 50]
+        assert len(task_of("swb300-paper").data()["train"][0]) == 101
+
+    def test_features_that_half_precision_cannot_hold_are_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        folder = write_swb300(tmp_path)
+        arrays = speech({"a": 30, "b": 25})
+        arrays["logmel"]["b"][3, 1] = 1e5
+        write_archives(folder / "train", arrays)
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        with pytest.raises(InputError, match="train: utterance b has a feature of size 100,000, and half precision"):
+            task_of("swb300-paper").data()
+
+    def test_speech_in_which_nothing_is_as_long_as_a_piece_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        folder = write_swb300(tmp_path)
+        write_archives(folder / "heldout", speech({"c": 20, "d": 12}, seed=1))
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        with pytest.raises(InputError, match=r"heldout: of 2 utterances none is as long as a piece, 21 frames"):
+            task_of("swb300-paper").data()
+
+    @pytest.mark.parametrize("name", ["wikitext2-paper", "wikitext2-gpt"])
+    def test_text_that_fills_no_window_is_told(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        write_wikitext(tmp_path, train="a b c " * 400, valid="a b c", test="a b c " * 400)
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        with pytest.raises(InputError, match=r"its 4 words of validation text fill no window"):
+            task_of(name).data()
+
+    def test_switchboard_splits_of_different_widths_are_told_before_the_first_run(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        folder = write_swb300(tmp_path)
+        arrays = speech({"c": 22}, seed=1)
+        write_archives(folder / "heldout", {**arrays, "logmel": {"c": np.zeros((22, 9), np.float32)}})
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        with pytest.raises(InputError, match=r"train has 146 values a frame, and .*heldout has 149"):
+            task_of("swb300").data()
+
+    @pytest.mark.parametrize(
+        ("edited", "also"), [("images.py", False), ("schedules.py", True), ("cifar.py", True), ("aligner.py", True)]
+    )
+    def test_an_edited_base_class_or_reader_is_another_task(
+        self, edited: str, also: bool, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(tasks, "digest", lambda path: "same")
+        before = {name: tasks.find(name)[1] for name in ("cifar10", "wikitext2", "wikitext2-gpt", "pydoc")}
+        monkeypatch.setattr(tasks, "digest", lambda path: "other" if path.name == edited else "same")
+        changed = {name for name, digest in before.items() if tasks.find(name)[1] != digest}
+        assert changed == {"cifar10", *(("wikitext2", "wikitext2-gpt") if also else ())}
+        monkeypatch.setattr(tasks, "digest", lambda path: "other" if path.name == "words.py" else "same")
+        assert {name for name, digest in before.items() if tasks.find(name)[1] == digest} == {"cifar10"}
+
+    def test_another_root_is_other_data(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        write_cifar(tmp_path, rows=2)
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        assert len(task_of("cifar10-paper").data()["train"][0]) == 10
+
+
+class TestSchedules:
+    def test_the_small_gpt_warms_up_for_a_hundred_steps_of_1200_and_follows_a_cosine(self):
+        task = task_of("wikitext2-gpt")
+        assert task.stepwise
+        rates = [
+            task.schedule(Moment(epoch, 5, "adamw", (), step / 240))["lr"] for epoch in range(5) for step in range(240)
+        ]
+        assert 0 < rates[0] < 0.02
+        assert all(a < b for a, b in itertools.pairwise(rates[:101]))
+        assert rates[100] == pytest.approx(1.0)
+        assert all(a > b for a, b in itertools.pairwise(rates[100:]))
+        assert rates[650] == pytest.approx(0.5)
+        assert 0 < rates[-1] < 1e-4
+
+    @pytest.mark.parametrize(("epochs", "first", "second"), [(350, 150, 250), (35, 15, 25), (70, 30, 50), (7, 3, 5)])
+    def test_images_drop_at_the_same_parts_of_any_run(self, epochs: int, first: int, second: int):
+        assert [drops(epoch, epochs) for epoch in range(epochs)] == [
+            (epoch >= first) + (epoch >= second) for epoch in range(epochs)
+        ]
+        assert task_of("cifar10-paper").schedule(now(second, epochs)) == {"lr": pytest.approx(0.01)}
+
+    @pytest.mark.parametrize("name", EXPERIMENTS)
+    def test_the_paper_lowers_no_rate_of_adam_and_adagrad_and_a_tuned_comparison_everybodys(self, name: str):
+        history = [{"validation_loss": 1.0}, {"validation_loss": 2.0}]
+        for optimizer in ("adam", "adagrad"):
+            assert task_of(f"{name}-paper").schedule(now(19, 20, optimizer, history)) == {}
+            assert task_of(name).schedule(now(19, 20, optimizer, history))["lr"] < 1
+        for optimizer in ("sgd", "msgd", "nigt", "adam-plus"):
+            assert task_of(f"{name}-paper").schedule(now(19, 20, optimizer, history))["lr"] < 1
+        assert task_of(name).schedule(now(19, 20, "schedule-free-sgd", history)) == {}
+
+    def test_speech_anneals_before_each_of_the_last_ten_epochs(self):
+        assert [annealings(epoch / 20) for epoch in range(20)] == [0] * 10 + list(range(1, 11))
+        assert [annealings((epoch + 0.99) / 20) for epoch in range(20)] == [0] * 10 + list(range(1, 11))
+        two = [annealings(Moment(1, 2, "msgd", [], part / 10).progress) for part in range(10)]
+        assert two == list(range(1, 11))  # a tenth of the epochs: the same rates, a tenth of an epoch each
+        assert task_of("an4-paper").schedule(now(11, 20))["lr"] == pytest.approx(0.5)
+
+    def test_text_divides_rate_and_beta_by_four_after_each_epoch_that_does_not_improve(self):
+        losses = [5.0, 4.0, 4.5, 3.9, 3.9, math.nan]
+        counts = [saturations([{"validation_loss": loss} for loss in losses[:i]]) for i in range(7)]
+        assert counts == [0, 0, 0, 1, 1, 2, 3]  # level is no improvement, and neither is what is no number
+        history = [{"validation_loss": loss} for loss in losses[:3]]
+        assert task_of("wikitext2-paper").schedule(now(3, 40, "adam-plus", history)) == {"lr": 0.25, "beta": 0.25}
