@@ -11,7 +11,7 @@ from cases import through_a_file
 from torch import Tensor, nn
 
 from adamplus import rivals
-from adamplus.rivals._two_points import TwoPoints
+from adamplus.rivals._paired_gradients import PairedGradients
 from adamplus.theory.problems import DoubleWell
 
 MAKE: dict[str, Callable[..., Any]] = {
@@ -44,7 +44,7 @@ def walk(optimizer: Any, w: Tensor, steps: range, problem: DoubleWell = PROBLEM)
             value.backward()
             return value
 
-        if isinstance(optimizer, TwoPoints):
+        if isinstance(optimizer, PairedGradients):
             optimizer.step(closure)
         else:
             optimizer.zero_grad()

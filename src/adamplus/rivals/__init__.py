@@ -3,6 +3,7 @@
 from ._adam_type import GeneralizedAdam, PAdam
 from ._base import Recipe
 from ._escaping_sgd import EscapingSGD
+from ._paired_gradients import PairedGradients
 from ._prox_sarah import ProxSARAH
 from ._snvrg import SNVRG
 from ._spider import SPIDER
@@ -16,6 +17,7 @@ __all__ = [
     "EscapingSGD",
     "GeneralizedAdam",
     "PAdam",
+    "PairedGradients",
     "ProxSARAH",
     "Recipe",
     "StagewiseAdaGrad",

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from ._base import COUNT, POSITIVE, RATE, Recipe, Rule
-from ._two_points import Recursive
+from ._paired_gradients import Recursive
 
 WEIGHT: Rule = (lambda x: POSITIVE[0](x) and x <= 1, "in (0, 1]")
 

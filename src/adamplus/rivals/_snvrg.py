@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from ._base import RATE, Recipe, Rule, is_count
-from ._two_points import Gradients, TwoPoints
+from ._paired_gradients import Gradients, PairedGradients
 
 LOOPS: Rule = (
     lambda x: isinstance(x, tuple) and len(x) > 0 and all(is_count(loop) for loop in x),
@@ -17,7 +17,7 @@ LOOPS: Rule = (
 )
 
 
-class SNVRG(TwoPoints):
+class SNVRG(PairedGradients):
     r"""SNVRG with K levels: One-epoch-SNVRG (Algorithm 1 of its paper), epoch after epoch from the last iterate.
 
     At step t of an epoch of T = T₁⋯T_K, r is the least level j with t mod T_{j+1}⋯T_K = 0, and

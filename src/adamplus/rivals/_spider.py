@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch.optim.optimizer import ParamsT
 
 from ._base import COUNT, POSITIVE, RATE, SCOPE, NormScope, Recipe, Rule, spread
-from ._two_points import Recursive
+from ._paired_gradients import Recursive
 
 
 class SPIDER(Recursive):

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from ._base import POSITIVE, RATE, SCOPE, NormScope, Recipe, Rule, spread
-from ._two_points import Gradients, Recursive
+from ._paired_gradients import Gradients, Recursive
 
 
 class STORM(Recursive):

@@ -4,7 +4,7 @@ from . import problems
 from ._fast import fast_rate, theorem3
 from ._lemma import lemma1
 from ._nigt import nigt
-from ._probes import Errors, GrowthProbe, RandomIterate, VarianceProbe, growth_exponent
+from ._probes import Errors, GrowthProbe, RandomIterate, VarianceProbe, growth_exponent, undisturbed
 from ._settings import Condition, ConditionWarning, Settings
 from ._theorems import theorem1, theorem2
 
@@ -24,4 +24,5 @@ __all__ = [
     "theorem1",
     "theorem2",
     "theorem3",
+    "undisturbed",
 ]

@@ -241,7 +241,15 @@ class RandomIterate:
 
 @contextmanager
 def undisturbed(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Whatever is done in it, parameters, buffers, modes and random numbers have their bits of before afterwards."""
+    """Restore parameters, buffers, module modes and random numbers, bit for bit, when the block ends.
+
+    Example:
+        >>> w = torch.nn.Linear(1, 1)
+        >>> with adamplus.theory.undisturbed(w, adamplus.AdamPlus(w.parameters())):
+        ...     _ = torch.nn.init.zeros_(w.weight)
+        >>> bool(w.weight == 0)
+        False
+    """
     params = [p for group in optimizer.param_groups for p in group["params"]]
     held = [*params, *model.buffers()]
     before = [tensor.detach().clone() for tensor in held]

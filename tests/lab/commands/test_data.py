@@ -8,8 +8,7 @@ from data.writers import write_wikitext
 from typer.testing import CliRunner, Result
 
 from adamplus.lab.commands.data import data_app
-from adamplus.lab.data import SETS, DataSet, File, Layout, Source
-from adamplus.lab.data import downloads as _download
+from adamplus.lab.data import SETS, DataSet, File, Layout, Source, downloads
 from adamplus.lab.data.fetching import Report
 from adamplus.lab.errors import InputError
 
@@ -32,7 +31,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
         to.write_bytes(b"x")
         report("file", 1, 1)
 
-    monkeypatch.setattr(_download, "fetch", fetch)
+    monkeypatch.setattr(downloads, "fetch", fetch)
 
 
 @pytest.mark.usefixtures("toy")

@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from stores import add_run
 
-from adamplus.lab._present.charts import COLOURS
+from adamplus.lab._present import COLOURS
 from adamplus.lab.reproduce import EXPERIMENTS
 from adamplus.lab.reproduce import figures as _figures
 from adamplus.lab.reproduce.experiments import NAMES

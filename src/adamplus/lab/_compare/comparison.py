@@ -12,20 +12,17 @@ from typing import Any
 from rich.console import Console
 
 from .. import engines
-from .._store.spec import Spec
-from .._store.store import COMPARISON, Store, write
+from .._present import console, say
+from .._store import COMPARISON, Spec, Store, write
 from ..engines import Ended, Execute, torchrun
 from ..errors import InputError
 from ..optimizers import LogUniform
-from ..report.summary import show, tell
-from ..tasks import EMBEDDED
+from ..report import show
 from . import search as _search
-from .plan import Entry, Plan, command, plan, split
-from .progress import Watch, console, name, say
+from .plan import Entry, Plan, command, plan
+from .progress import Watch, name
 from .reuse import Keeping
 from .search import Choice
-
-__all__ = ["EMBEDDED", "PAPER", "Outcome", "compare", "split", "tell"]
 
 PAPER = ("adam-plus", "nigt", "sgd", "msgd", "adagrad", "adam")
 """The paper's six."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from .. import optimizers, tasks
-from .._store.spec import Spec
+from .._store import Spec
 from ..device import choose
 from ..errors import InputError, nearest
 from ..optimizers import Contender, LogUniform

@@ -12,18 +12,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from .._store.spec import Spec
-from .._store.store import METRICS, SETTINGS, CorruptError, Run, Store
+from .._present import say
+from .._store import METRICS, SETTINGS, CorruptError, Run, Spec, Store
 from ..engines import Ended
 
 REFRESHES = 2
 """A second. Each looks at the files of the runs that have not ended; there is no other word from the workers."""
-
-
-def console() -> Console:
-    """Where everything is said; wide enough for tables where nobody's window says how wide it is."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=160)
 
 
 class Watch:
@@ -89,11 +83,6 @@ class Watch:
 def name(spec: Spec) -> str:
     """Which of an optimizer's runs it is."""
     return f"trial {spec.trial}" if spec.phase == "search" else f"seed {spec.seed}"
-
-
-def say(console: Console, text: str) -> None:
-    """Print a line as it is: names of files and tasks may look like markup."""
-    console.print(Text(text), soft_wrap=True)
 
 
 def _cells(spec: Spec, lines: Sequence[Mapping[str, Any]], metric: str) -> tuple[str, ...]:

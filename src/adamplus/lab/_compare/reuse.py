@@ -9,11 +9,9 @@ import torch
 from rich.console import Console
 
 from .. import engines, tasks
-from .._store.provenance import certificate
-from .._store.spec import Spec
-from .._store.store import END, SETTINGS, CorruptError, Store
+from .._present import say
+from .._store import END, SETTINGS, CorruptError, Spec, Store, certificate
 from ..tasks import Task
-from .progress import say
 
 Maker = tuple[tuple[str, Any], ...]
 """Versions, hardware and the state of the code, by name."""

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..report.results import TaskResults
-from .charts import style
+from .colours import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,10 +73,10 @@ def draw_curve(axes: "Axes", epochs: list[int], column: dict[str, list[Any]], nu
     axes.fill_between(epochs, low, high, color=colour, alpha=0.16, linewidth=0)
 
 
-def scale(axes: "Axes", task: TaskResults, columns: list[dict[str, list[Any]]]) -> None:
+def scale(axes: "Axes", higher: bool, columns: list[dict[str, list[Any]]]) -> None:
     """Logarithmic for what falls by a factor of many, as on the page: the end of training is what one looks at."""
     values = [value for column in columns for value in column["mean"] if value is not None]
-    if not task.higher and values and 0 < 8 * min(values) < max(values):
+    if not higher and values and 0 < 8 * min(values) < max(values):
         axes.set_yscale("log")
 
 

@@ -15,9 +15,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from adamplus.theory._probes import undisturbed
+from adamplus.theory import undisturbed
 
-from .._store.spec import Spec
+from .._store import Spec
 from ..errors import InputError
 from ..tasks import Moment, Split, Task
 from .determinism import repeat_bits

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from adamplus import AdamPlus
-from adamplus.theory import VarianceProbe
-from adamplus.theory._probes import undisturbed
+from adamplus.theory import VarianceProbe, undisturbed
 
 if TYPE_CHECKING:
     from .learner import Learner

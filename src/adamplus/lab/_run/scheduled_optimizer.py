@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import optimizers
-from .._store.spec import Spec
+from .._store import Spec
 from ..errors import InputError, nearest
 from .evaluation import has_two_points
 

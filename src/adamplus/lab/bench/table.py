@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from .._present.markdown import table as markdown_table
+from .._present import table as markdown_table
 from .report import Measured, Report, Row
 
 COLUMNS = (

@@ -7,7 +7,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from .. import data
-from ..data.fetching import Report
+from ..data import Report
 from .errors import said_plainly
 
 data_app: typer.Typer = typer.Typer(help="Data sets: where they are, verify, download.", no_args_is_help=True)

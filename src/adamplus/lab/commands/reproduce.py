@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from .._compare.comparison import split
-from ..reproduce.experiments import NAMES
-from ..reproduce.reproduction import names as known
-from ..reproduce.reproduction import reproduce as run
+from .._compare import split
+from ..reproduce import NAMES
+from ..reproduce import names as known
+from ..reproduce import reproduce as run
 from .errors import said_plainly
 
 

@@ -7,17 +7,25 @@ from typing import Annotated, Any
 
 import typer
 
-from .._compare.plan import split
+from .._compare import split
 from ..errors import InputError
+from ..measured_theory import (
+    METHODS,
+    PROVED,
+    Point,
+    Report,
+    check,
+    damaged,
+    draw_rates,
+    report,
+    save,
+    settings_of,
+    stored,
+    told,
+    variance_report,
+    write_page,
+)
 from ..measured_theory import tables as _tables
-from ..measured_theory import variance_report
-from ..measured_theory.figures import draw_rates
-from ..measured_theory.measurement import Point
-from ..measured_theory.methods import METHODS
-from ..measured_theory.page import stored, write_page
-from ..measured_theory.reports import Report, check, damaged, report, save
-from ..measured_theory.settings import settings_of, told
-from ..measured_theory.theorem_runs import PROVED
 from .errors import said_plainly
 
 theory_app: typer.Typer = typer.Typer(help="The paper's theorems, as settings and measured.", no_args_is_help=True)

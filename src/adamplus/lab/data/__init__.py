@@ -2,20 +2,22 @@
 
 from .data_set import DataSet, File, Layout, Place, Source, Tree
 from .downloads import download
-from .fetching import Patience
+from .fetching import Patience, Report
 from .readers import an4, cifar, fsdd, kaldi, wikitext
-from .root import data_root
+from .root import VARIABLE, data_root
 from .sets import SETS
 from .verification import Checked, verify, where
 
 __all__ = [
     "SETS",
+    "VARIABLE",
     "Checked",
     "DataSet",
     "File",
     "Layout",
     "Patience",
     "Place",
+    "Report",
     "Source",
     "Tree",
     "an4",

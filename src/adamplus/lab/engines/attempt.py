@@ -13,8 +13,7 @@ from typing import NoReturn
 
 import torch
 
-from .._store.spec import Spec
-from .._store.store import END, LAST_WORDS, SETTINGS, CorruptError, Run, Store
+from .._store import END, LAST_WORDS, SETTINGS, CorruptError, Run, Spec, Store
 from ..errors import InputError
 from .training import DeviceLostError, train
 

@@ -13,10 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
 
-from .._store.spec import Spec
-from .._store.store import Store
-from . import Execute
+from .._store import Spec, Store
 from .attempt import TRIES, Answer, Ended, ended, epochs, given_up
+from .engine import Execute
 
 # Ctrl-C reaches the workers, too; the parent decides what happens then.
 COMMAND = (

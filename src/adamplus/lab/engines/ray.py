@@ -15,12 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .._store.spec import Spec
-from .._store.store import CHECKPOINT, END, SETTINGS, Run, Store, write
-from .._store.store import replace as replace_file
+from .._store import CHECKPOINT, END, SETTINGS, Run, Spec, Store, write
+from .._store import replace as replace_file
 from ..errors import InputError
-from . import Execute
 from .attempt import TRIES, Answer, Ended, attempt, ended, epochs, given_up
+from .engine import Execute
 
 try:
     import ray

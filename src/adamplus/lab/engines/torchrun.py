@@ -10,11 +10,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from .._store.spec import Spec
-from .._store.store import SETTINGS, CorruptError, Run, Store
+from .._store import SETTINGS, CorruptError, Run, Spec, Store
 from ..errors import InputError
-from . import Execute
 from .attempt import Ended, concerns_store, details, die, reason, record_failure, set_aside
+from .engine import Execute
 from .training import DeviceLostError, train
 
 

@@ -13,11 +13,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .. import optimizers, tasks
-from .._run.learner import Learner
-from .._store.event_files import Events
-from .._store.provenance import certificate
-from .._store.spec import Spec
-from .._store.store import CorruptError, Run
+from .._run import Learner
+from .._store import CorruptError, Events, Run, Spec, certificate
 from ..errors import InputError
 from ..tasks import Task
 

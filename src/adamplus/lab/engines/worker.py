@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from .._store.spec import Spec
+from .._store import Spec
 from .attempt import attempt
 
 

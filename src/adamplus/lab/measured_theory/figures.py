@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._present.charts import COLOURS, style
-from .._present.plot import STROKES, drawing, save
+from .._present import COLOURS, STROKES, drawing, save, style
 from .measurement import PROBLEMS
 from .reports import Report
 from .tables import problems

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from adamplus.rivals._two_points import TwoPoints
+from adamplus.rivals import PairedGradients
 from adamplus.theory.problems import Problem
 
 from .batched import AdamPlusRows
@@ -99,7 +99,7 @@ class OptimizerWalk:
             self.evaluations += batch
             return 0.0
 
-        if isinstance(self.optimizer, TwoPoints):
+        if isinstance(self.optimizer, PairedGradients):
             self.optimizer.step(closure)
         else:
             closure()

@@ -5,7 +5,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from .._present.html import Markup, join, tag
+from .._present import Markup, join, tag
 from . import variance_report
 from .measurement import PROBLEMS
 from .reports import Report, load

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._store.provenance import certificate
+from .._store import certificate
 from ..errors import InputError, nearest
 from .measurement import PROBLEMS, SEED, TUNING_SEED, Asked, Point, measure_all
 from .methods import METHODS

@@ -10,8 +10,8 @@ from adamplus import AdamPlus
 from adamplus.theory import VarianceProbe
 from adamplus.theory.problems import DoubleWell
 
-from .._run.determinism import one_thread
-from ..tasks.digits import Digits
+from .._run import one_thread
+from ..tasks import Digits
 from .batched import AdamPlusRows
 
 WAYS = {"extrapolated": True, "plain": False}

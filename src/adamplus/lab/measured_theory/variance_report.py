@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._present.markdown import table
-from .._present.plot import drawing, save
-from .._store.provenance import certificate
+from .._present import drawing, save, table
+from .._store import certificate
 from ..errors import InputError
 from .figures import DPI, tidy
 from .reports import Report

@@ -10,7 +10,7 @@ def crop_and_flip(x: Tensor, padding: int = 4) -> Tensor:
 
     Example:
         >>> images = torch.arange(2 * 3 * 32 * 32.0).view(2, 3, 32, 32)
-        >>> adamplus.lab.models.augment.crop_and_flip(images).shape
+        >>> adamplus.lab.models.crop_and_flip(images).shape
         torch.Size([2, 3, 32, 32])
     """
     n, _, height, width = x.shape

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import Parameter
 
-from .._store.user_code import digest, load_file, own_digest
+from .._store import digest, load_file, own_digest
 from ..errors import InputError, nearest
 from . import adam_plus_family, schedule_free, torch_optim
 from .contender import Contender, LogUniform, UnavailableError

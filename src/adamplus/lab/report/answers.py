@@ -2,8 +2,7 @@
 
 import math
 
-from .._present.numbers import listed, plus_minus
-from .._present.statistics import strictly_better
+from .._present import listed, plus_minus, strictly_better
 from .results import TaskResults
 from .rows import Row
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._present.plot import drawing, save
-from .._store.spec import plain
-from .curves import draw_curves
+from .._present import drawing, save
+from .._store import plain
+from .curve_figures import draw_curves
 from .learning_rates import draw_learning_rates
 from .results import Results, TaskResults
 from .rows import Row

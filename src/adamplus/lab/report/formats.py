@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from .._present.markdown import table as markdown_table
+from .._present import table as markdown_table
 from .rows import Row, grid
 
 LEFT = ("optimizer", "settings")

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .._present.charts import style
-from .._present.plot import STROKES, draw_legend, new_figure, put_name, scale
+from .._present import STROKES, draw_legend, new_figure, put_name, scale, style
 from .results import Results, TaskResults
 from .rows import Row
 
@@ -29,7 +28,7 @@ def draw_learning_rates(results: Results, task: TaskResults, table: list[Row]) -
     axes.set_xscale("log")
     axes.set_xlabel("learning rate (×: diverged or failed)" if lost else "learning rate")
     put_name(axes.set_ylabel, f"validation {task.metric}")
-    scale(axes, task, [{"mean": [value for _, value in points]} for points in searched.values()])
+    scale(axes, task.higher, [{"mean": [value for _, value in points]} for points in searched.values()])
     put_name(figure.suptitle, task.title)
     draw_legend(figure, results.labels, [label for label in results.labels if label in searched or label in lost])
     return figure

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._store.store import CorruptError, Run
+from .._store import CorruptError, Run
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 from importlib.resources import files
 from string import Template
 
-from .._present.charts import charts
-from .._present.html import Markup, embedded, join, tag
-from .._present.numbers import listed
+from .._present import Markup, embedded, join, listed, tag
 from ..errors import InputError
+from .charts import charts
 from .results import Results
 from .rows import Row
 from .sections import answers, method, notes, rerun, result_table, run_table

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .._store.store import CorruptError, Run, Store
+from .._store import CorruptError, Run, Store
 from ..errors import InputError
 from .missing_runs import Absent, absent
 from .schema import check_comparison, check_run

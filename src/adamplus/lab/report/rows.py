@@ -5,8 +5,19 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .._present.numbers import DASH, number, plus_minus, seconds, settings
-from .._present.statistics import Sensitivity, Summary, ranks, sensitivity, summarize, with_losses
+from .._present import (
+    DASH,
+    Sensitivity,
+    Summary,
+    number,
+    plus_minus,
+    ranks,
+    seconds,
+    sensitivity,
+    settings,
+    summarize,
+    with_losses,
+)
 from .results import Record, Results, TaskResults
 
 HEADINGS: tuple[str, ...] = (

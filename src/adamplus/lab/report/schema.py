@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._store.store import CorruptError
+from .._store import CorruptError
 from ..errors import InputError
 
 Check = Callable[[Any], bool]

@@ -3,10 +3,7 @@
 import math
 from typing import Any
 
-from .._present.charts import style
-from .._present.html import Markup, join, tag
-from .._present.numbers import DASH, listed, number, seconds, settings
-from .._present.statistics import MARGIN
+from .._present import DASH, MARGIN, Markup, join, listed, number, seconds, settings, style, tag
 from .answers import answer
 from .missing_runs import Absent
 from .results import Record, Results, TaskResults

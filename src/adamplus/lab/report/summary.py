@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .._compare.progress import console, say
+from .._present import console, say
 from ..errors import InputError
 
 NEXT = (

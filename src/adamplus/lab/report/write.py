@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .._store.store import replace
+from .._store import replace
 from ..errors import InputError
 from .figures import figures
 from .formats import to_csv, to_latex, to_markdown

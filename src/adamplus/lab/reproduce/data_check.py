@@ -5,10 +5,9 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from .._compare.progress import console, say
-from .._store.store import Store, write
-from ..data import SETS, data_root, verify
-from ..data.readers import kaldi
+from .._present import console, say
+from .._store import Store, write
+from ..data import SETS, data_root, kaldi, verify
 from ..errors import InputError
 
 LARGE = 1 << 26

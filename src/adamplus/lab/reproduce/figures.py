@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._present.charts import curves, style
-from .._present.plot import draw_curve, draw_legend, drawing, new_figure, save
-from ..report.results import Record
+from .._present import draw_curve, draw_legend, drawing, new_figure, save, style
+from ..report import Record, curves
 from .experiments import GROWTH, NAMES
 from .growth import growth
 from .stored_runs import Contestant, Stored

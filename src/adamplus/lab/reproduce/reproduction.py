@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from .. import engines
-from .._compare import search as _search
-from .._compare.comparison import compare
-from .._compare.plan import Plan, plan
-from .._compare.progress import console, say
-from .._compare.search import Choice
-from .._store.store import CorruptError, Run, Store, replace
-from ..data import SETS, data_root
-from ..data.root import VARIABLE
+from .._compare import Choice, Plan, compare, middle, plan
+from .._present import console, say
+from .._store import CorruptError, Run, Store, replace
+from ..data import SETS, VARIABLE, data_root
 from ..engines import torchrun
 from ..errors import InputError, nearest
 from ..tasks import find
@@ -208,7 +204,7 @@ def _ended(planned: Plan, store: Store) -> set[str]:
     (task,) = planned.tasks
     found = set()
     for entry in planned.entries:
-        specs = planned.finals(task, entry, Choice(_search.middle(entry.ranges), [], 0))
+        specs = planned.finals(task, entry, Choice(middle(entry.ranges), [], 0))
         if all(_has_ended(store.run(spec)) for spec in specs):
             found.add(entry.label)
     return found

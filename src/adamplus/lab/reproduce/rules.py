@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from .._present.numbers import number, plus_minus
-from .._present.statistics import Summary, strictly_better, summarize, with_losses
-from ..report.results import Record
+from .._present import Summary, number, plus_minus, strictly_better, summarize, with_losses
+from ..report import Record
 from .experiments import NAMES
 from .growth import SLOW, Growth, growth
 from .stored_runs import Contestant, Stored

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._present.statistics import Summary, summarize
-from .._store.store import CorruptError, Store
+from .._present import Summary, summarize
+from .._store import CorruptError, Store
 from ..errors import InputError
-from ..report.results import Record, read_run
+from ..report import Record, read_run
 from .data_check import UNOFFICIAL, kept
 from .experiments import EXPERIMENTS, Experiment, Protocol
 

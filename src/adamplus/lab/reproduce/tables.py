@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .._present import markdown
-from .._present.numbers import listed, seconds
-from .._present.numbers import settings as settings_text
+from .._present import listed, seconds
+from .._present import settings as settings_text
+from .._present import table as markdown_table
 from ..data import SETS
-from ..report.results import Record
+from ..report import Record
 from .command import commands_of
 from .experiments import EXPERIMENTS, NAMES, Experiment
 from .rules import standing
@@ -20,7 +20,7 @@ Everything = Mapping[str, Mapping[str, Stored]]
 def table(lines: Sequence[Sequence[str]]) -> str:
     """Markdown; the first line is the head."""
     head, *rest = ([cell.replace("|", "∣") for cell in line] for line in lines)
-    return markdown.table(head, rest, left=head)
+    return markdown_table(head, rest, left=head)
 
 
 def results(stored: Everything) -> str:

@@ -8,11 +8,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .._store.user_code import digest, load_file
+from .._store import digest, load_file
 from ..errors import InputError, nearest
+from .digits import Digits
 from .task import Moment, Split, Task
 
-__all__ = ["EMBEDDED", "TASKS", "Moment", "Split", "Task", "about", "describe", "find"]
+__all__ = ["EMBEDDED", "TASKS", "Digits", "Moment", "Split", "Task", "about", "describe", "find"]
 
 EMBEDDED = ("digits", "pydoc", "tones")
 """Those that need no download."""

@@ -8,9 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from ..data import data_root
-from ..data.readers import cifar
-from ..models.augment import crop_and_flip
+from ..data import cifar, data_root
+from ..models import crop_and_flip
 from .schedules import drops, is_scheduled
 from .task import Moment, Split, Task
 

@@ -8,9 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..data import data_root
+from ..data import data_root, kaldi
 from ..data.alignment import FRAMES, chunks
-from ..data.readers import kaldi
 from ..errors import InputError
 from .speech import Speech
 from .task import Split

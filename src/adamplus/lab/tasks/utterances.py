@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 
 from ..data import data_root
-from ..data.alignment import Aligned, aligned, chunks
-from ..data.alignment.alignments import Spoken
+from ..data.alignment import Aligned, Spoken, aligned, chunks
 from ..errors import InputError
 from .speech import Speech
 from .task import Split

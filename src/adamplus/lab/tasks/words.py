@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from ..data.readers import wikitext
+from ..data import wikitext
 from ..errors import InputError
 from .task import Split, Task
 

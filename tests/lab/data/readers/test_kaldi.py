@@ -156,8 +156,8 @@ def test_who_lacks_the_speech_is_told_that_it_is_licensed(tmp_path: Path):
         kaldi.read(tmp_path)
 
 
-def test_data_is_read_without_kaldiio_typer_and_rich():
-    absent = "import sys; sys.modules.update(kaldiio=None, typer=None, rich=None); "
+def test_data_is_read_without_kaldiio_typer_plotly_and_ray():
+    absent = "import sys; sys.modules.update(kaldiio=None, typer=None, plotly=None, ray=None); "
     code = absent + "from adamplus.lab.data import kaldi; kaldi.read_array(kaldi.Entry('x', 0), 'x')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "InputError: Kaldi archives need kaldiio, which is not installed" in done.stderr

@@ -1,6 +1,6 @@
 """From recorded sentences to a state for every frame: features, tied states, alignment."""
 
-from .alignments import Aligned, aligned
+from .alignments import Aligned, Spoken, aligned
 from .features import FRAMES, chunks, deltas, normalized
 from .states import Sentence, Tying, sentence
 from .viterbi import flat_start, realigned
@@ -9,6 +9,7 @@ __all__ = [
     "FRAMES",
     "Aligned",
     "Sentence",
+    "Spoken",
     "Tying",
     "aligned",
     "chunks",

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..._compare.progress import console, say
-from ..._store.store import replace
+from ..._present import console, say
+from ..._store import replace
 from ...errors import InputError
 from ..readers import an4
 from . import aligner, viterbi

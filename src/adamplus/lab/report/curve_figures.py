@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from .._present.charts import curves
-from .._present.plot import draw_curve, draw_legend, new_figure, put_name, scale
+from .._present import draw_curve, draw_legend, new_figure, put_name, scale
+from .charts import curves
 from .results import Results, TaskResults
 from .rows import Row
 
@@ -29,7 +29,7 @@ def draw_curves(results: Results, task: TaskResults, _: list[Row]) -> "Figure | 
         put_name(axes.set_ylabel, said.format(task.metric))
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        scale(axes, task, [column for curve in found.values() if (column := curve["columns"].get(name))])
+        scale(axes, task.higher, [column for curve in found.values() if (column := curve["columns"].get(name))])
     put_name(figure.suptitle, task.title)
     draw_legend(figure, results.labels, [label for label, curve in found.items() if curve["epoch"]])
     return figure

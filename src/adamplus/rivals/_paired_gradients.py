@@ -11,8 +11,13 @@ from ._base import Closure, Rival
 Gradients = dict[Tensor, Tensor]
 
 
-class TwoPoints(Rival):
-    """An optimizer whose closure is called up to twice a step, at two points, on the same sample."""
+class PairedGradients(Rival):
+    """Base class of optimizers whose closure is called up to twice a step, at two points, on the same sample.
+
+    Example:
+        >>> issubclass(adamplus.rivals.STORM, adamplus.rivals.PairedGradients)
+        True
+    """
 
     @property
     def large_batch_next(self) -> bool:
@@ -74,7 +79,7 @@ class TwoPoints(Rival):
         return {p: gradients.get(p, torch.zeros_like(p)) for p in points}
 
 
-class Recursive(TwoPoints):
+class Recursive(PairedGradients):
     """v = g(x_t) + keep · (v − g(x_{t−1})), with both gradients of one sample; v = g(x_t) at a restart."""
 
     def _other_points(self, moving: list[Tensor]) -> dict[Tensor, Tensor]:

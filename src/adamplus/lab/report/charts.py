@@ -5,22 +5,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ..report.results import Record, Results, TaskResults
-from ..report.rows import Row
-from .statistics import summarize
+from .._present import style, summarize
+from .results import Record, Results, TaskResults
+from .rows import Row
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A7A")
-"""Okabe and Ito's, apart to colour-blind eyes; grey for their black, and no yellow: each shows on light and dark."""
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 AXES = ("epoch", "step", "seconds")
 OWN = ("norm_sum", "eta", "norm", "z_error", "g_error", "gradient")
 """The family's own columns."""
 SPLIT = re.compile(r"(running|train|validation|test)_(.+)")
-
-
-def style(number: int) -> tuple[str, str]:
-    """Colour and dash of a contender: no two of the first 42 share both, and neighbours share neither."""
-    return COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
 
 
 def charts(results: Results, tables: list[list[Row]]) -> dict[str, Any]:

@@ -1,0 +1,15 @@
+"""`adamplus report`: page and figures of stored runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..report import tell
+from .errors import said_plainly
+
+
+def report(runs: Annotated[Path, typer.Argument(help="What `compare --out` wrote.")] = Path("runs")) -> None:
+    """Page, figures and tables of stored runs."""
+    with said_plainly():
+        tell(runs)
