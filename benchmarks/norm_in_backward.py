@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from adamplus import AdamPlus
 from adamplus.lab.models import ResNet18
+from adamplus.optim._execution.fused.columns import TensorColumns
 
 BLOCK = 1024
 
@@ -48,7 +49,8 @@ def hook_norms(optimizer: AdamPlus, beta: Tensor, side: torch.cuda.Stream | None
     lines = tables.table.tolist()
     hooks = []
     for p, line in zip(optimizer._plan.params, lines, strict=True):
-        first, workers = line[5], line[6]
+        row = TensorColumns(*line)
+        first, workers = row.first_worker, row.workers
 
         def gather(p: Tensor, first: int = first, workers: int = workers) -> None:
             z = optimizer.state[p]["z"]
@@ -85,9 +87,12 @@ def measure(way: str, model: nn.Module, x: Tensor, y: Tensor) -> tuple[float, fl
             if side is not None:
                 torch.cuda.current_stream().wait_stream(side)
             plan = optimizer._plan
-            for look, (begin, _) in zip(plan.looks, plan.tables.stages, strict=True):
-                assert plan.tables.aim(begin, look.places())
-            plan.tables.move(None, None, None)
+            for gradients, (begin, _) in zip(plan.gradients, plan.tables.stages, strict=True):
+                places, _held = gradients.look()
+                assert places is not None
+                assert plan.tables.locate(begin, places)
+            plan.tables.sizes(None, None)
+            plan.tables.second(None, None)
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())

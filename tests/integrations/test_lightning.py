@@ -215,7 +215,7 @@ def test_an_interrupted_step_leaves_no_w_and_hides_no_exception(monkeypatch: pyt
     optimizer = AdamPlus(model.parameters(), foreach=False)
     model(batch(0)[0]).square().mean().backward()
     with monkeypatch.context() as patch:
-        patch.setattr(plain, "add_scaled", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(plain.Plain, "add_scaled", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             optimizer.step()
     before = [p.detach().clone() for p in model.parameters()]

@@ -125,7 +125,7 @@ def test_a_message_is_where_its_group_can_sum(one_rank: Any, monkeypatch: pytest
     seen: list[str] = []
     monkeypatch.setattr(dist, "all_reduce", lambda message, group: seen.append(message.device.type))
     monkeypatch.setattr(Joint, "check", lambda *_: None)
-    joint.tell(True)
+    joint.decline(True)
     assert seen == ["meta"]
 
 

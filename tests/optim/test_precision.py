@@ -12,7 +12,7 @@ from torch import nn
 from adamplus import AdamPlus, AdamPlusReference
 from adamplus.optim._algorithm import Part
 from adamplus.optim._execution import foreach as _foreach
-from adamplus.optim._norm import tensor_norm
+from adamplus.optim._execution.plain import tensor_norm
 
 DEFAULTS = [
     (torch.float64, torch.float64),
@@ -123,7 +123,9 @@ def test_a_parts_size_changes_nothing(monkeypatch: pytest.MonkeyPatch):
         optimizer = AdamPlus(ps, weight_decay=0.1, foreach=True)
         for p in ps:
             p.grad = torch.randn(5)
-        parts = _foreach.split(Part(list(ps), list(ps), list(ps), list(ps), list(ps), list(range(6)), _foreach))
+        parts = _foreach.FOREACH.parts(
+            Part(list(ps), list(ps), list(ps), list(ps), list(ps), list(range(6)), _foreach.FOREACH)
+        )
         assert len(parts) == (1 if size > 30 else 6)
         optimizer.step()
         results.append(torch.stack([p.detach() for p in ps]))

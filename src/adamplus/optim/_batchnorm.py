@@ -1,4 +1,4 @@
-"""BatchNorm statistics at w: those gathered while training belong to ŵ."""
+"""BatchNorm statistics at w. Those gathered while training belong to ŵ."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -7,22 +7,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ._modes import TwoPoints, reshard
+from ._modes import Switchable, reshard
 
 
 def update_bn(
-    loader: Iterable[Any], model: nn.Module, optimizer: TwoPoints, device: torch.device | str | None = None
+    loader: Iterable[Any], model: nn.Module, optimizer: Switchable, device: torch.device | str | None = None
 ) -> None:
-    """Re-estimate the running statistics of a model's BatchNorm layers at w; everything else stays as it was.
+    """Re-estimate the running statistics of a model's BatchNorm layers at w. Nothing else changes.
 
-    Statistics are the plain average over the batches of `loader`, gathered with all other layers in eval mode
-    (dropout off), as they are used. Call it before an evaluation that counts.
+    The statistics are the plain average over the batches of `loader`. All other layers are in eval mode (dropout is
+    off), as in the evaluation that follows. Call it before an evaluation that counts.
 
     Args:
         loader: batches: tensors, or tuples and lists whose first entry is the model's input.
         model: the model.
-        optimizer: the optimizer that knows w.
-        device: where to move the inputs, if anywhere.
+        optimizer: the optimizer that holds w.
+        device: device to move the inputs to. Default: they stay where they are.
 
     Example:
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
@@ -48,17 +48,17 @@ def update_bn(
         with optimizer.averaged(), torch.no_grad():
             reshard(model)
             for m, _ in modes:
-                m.training = isinstance(m, _BatchNorm)  # by hand: model.train() would switch a follower back to ŵ
+                m.training = isinstance(m, _BatchNorm)  # model.train() would switch a follower to ŵ
             for m in layers:
                 m.reset_running_stats()
                 m.momentum = None  # a plain average
-                # The count is read in every pass: on the device, the host would wait for it layer after layer.
+                # Every pass reads the count, and the host would wait for a count on the device, layer after layer.
                 m.num_batches_tracked = torch.zeros((), dtype=torch.long, device="cpu")
             for batch in loader:
                 model(_input(batch, device))
                 counted += 1
         if not counted:
-            raise ValueError("update_bn() got a loader without batches: the statistics are left as they were")
+            raise ValueError("update_bn() got a loader without batches: the statistics are unchanged")
     except BaseException:
         for m, buffers in zip(layers, before, strict=True):
             m.load_state_dict(buffers, strict=False)

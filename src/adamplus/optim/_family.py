@@ -1,4 +1,4 @@
-"""The family: Nadam⁺ and NIGT, which differ from Adam⁺ in two exponents."""
+"""Nadam⁺ and NIGT, which differ from Adam⁺ in two exponents."""
 
 from typing import Any, TypedDict, Unpack
 
@@ -12,7 +12,7 @@ from ._settings import NormScope
 
 
 class Options(TypedDict, total=False):
-    """What every member of the family takes as `AdamPlus` does."""
+    """Keywords that every member of the family takes as `AdamPlus` does."""
 
     eps: float
     weight_decay: float
@@ -35,11 +35,11 @@ class NAdamPlus(AdamPlus):
         \eta_t = \alpha\beta^{4/3} / \max(\|z_t\|^{2/3}, \epsilon_0)
 
     Args:
-        params: as in `AdamPlus`.
+        params: parameters or parameter groups, as in `AdamPlus`.
         lr: α.
-        beta: β in (0, 1].
-        beta_power: a.
-        norm_power: p in [0, 1].
+        beta: β in (0, 1], the weight of the new gradient.
+        beta_power: a, the power of β in the step size.
+        norm_power: p in [0, 1], the power of ‖z‖ that divides the step.
         **options: every other keyword of `AdamPlus`.
 
     Example:
@@ -68,16 +68,16 @@ class NAdamPlus(AdamPlus):
 
 
 class NIGT(AdamPlus):
-    r"""NIGT, normalized SGD with momentum and implicit gradient transport: the step has length lr.
+    r"""NIGT, normalized SGD with momentum and implicit gradient transport. Every step has the length lr.
 
     .. math::
         \eta_t = \alpha / \max(\|z_t\|, \epsilon_0), \qquad \beta = 1 - \text{momentum}
 
     Args:
-        params: as in `AdamPlus`; a group may give `momentum`, and holds it as `beta`.
+        params: parameters or parameter groups. A group may give `momentum`, which is stored as `beta` = 1 − momentum.
         lr: α, the length of a step of w.
-        momentum: in [0, 1).
-        **options: every other keyword of `AdamPlus` but the two powers.
+        momentum: 1 − β, in [0, 1).
+        **options: every other keyword of `AdamPlus` except the two powers.
 
     Example:
         >>> w = torch.nn.Parameter(torch.tensor([4.0, 0.0]))
@@ -85,7 +85,7 @@ class NIGT(AdamPlus):
         >>> w.grad = torch.tensor([4.0, 0.0])
         >>> optimizer.step()
         >>> _ = optimizer.eval()
-        >>> w.data                                # 0.5 down, whatever the gradient's length
+        >>> w.data                                # a step of 0.5, whatever the gradient's length
         tensor([3.5000, 0.0000])
 
     References:
@@ -100,7 +100,7 @@ class NIGT(AdamPlus):
         **options: Unpack[Options],
     ) -> None:
         if not options.keys().isdisjoint(("beta_power", "norm_power")):
-            raise TypeError("NIGT has the powers 0 of beta and 1 of the norm: AdamPlus takes others")
+            raise TypeError("NIGT has beta_power=0 and norm_power=1: AdamPlus takes other powers")
         if "beta" in options:
             raise TypeError("NIGT takes momentum, which is 1 − beta")
         super().__init__(params, lr, _beta(momentum), beta_power=0.0, norm_power=1.0, **options)
@@ -112,7 +112,7 @@ class NIGT(AdamPlus):
                 raise ValueError(f"NIGT has {name}={own:g}, got {settings[name]!r}: AdamPlus takes other powers")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group; its `momentum` is kept as `beta` = 1 − momentum."""
+        """Add a parameter group. Its `momentum` is stored as `beta` = 1 − momentum."""
         if isinstance(param_group, dict) and "momentum" in param_group:
             if "beta" in param_group:
                 raise ValueError("a group of NIGT has momentum or beta = 1 − momentum, not both")

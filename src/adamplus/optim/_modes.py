@@ -1,4 +1,4 @@
-"""Where the parameters are: at ŵ to train, at w to evaluate, and who switches them."""
+"""Modes of an optimizer: its parameters are at ŵ to train and at w to evaluate."""
 
 import sys
 import warnings
@@ -8,22 +8,26 @@ from typing import Any, Self, cast
 from weakref import ReferenceType
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
-from ._execution import plain
+from ._execution import PLAIN, real
 from ._ranks import local
 from ._state import refuse_other_data
 
 
-class TwoPoints(Optimizer):
+class Switchable(Optimizer):
     """An optimizer whose parameters are at ŵ in train mode and at w = ŵ + c z in eval mode."""
 
-    _training: bool = True  # and in each group, for state_dict()
-    _torn: bool = False  # whether a step or a switch broke off in the middle
-    _told: bool | None = None  # the mode that a followed model went to last
-    _known: Sequence["ReferenceType[nn.Module]"] = ()  # models that have the parameters
+    _training: bool = True
+    """Whether the parameters are at ŵ. Each group has a copy of it, for state_dict()."""
+    _torn: bool = False
+    """Whether a step or a switch failed halfway."""
+    _model_mode: bool | None = None
+    """Mode to which a followed model was switched last."""
+    _known: Sequence["ReferenceType[nn.Module]"] = ()
+    """Models that hold the parameters."""
 
     @property
     def training(self) -> bool:
@@ -31,7 +35,7 @@ class TwoPoints(Optimizer):
         return self._training
 
     def train(self, mode: bool = True) -> Self:
-        """Put ŵ into the parameters (w if `mode` is False), as `step()` needs it; does nothing where they are.
+        """Put ŵ into the parameters, as `step()` needs it, or w if `mode` is False. Does nothing if they are there.
 
         Example:
             >>> w = torch.nn.Parameter(torch.ones(2))
@@ -51,14 +55,14 @@ class TwoPoints(Optimizer):
         return self
 
     def eval(self) -> Self:
-        """Put w, the point to evaluate and to ship, into the parameters; does nothing where it is."""
+        """Put w, the point to evaluate and to ship, into the parameters. Does nothing if they are there."""
         return self.train(False)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Have the parameters at w inside a `with` block, and back where they were after it, exceptions included.
+        """Put w into the parameters for a `with` block, and restore them when it ends, even by an exception.
 
-        Where a model that the optimizer follows was switched in the block, they are where that model's mode says.
+        If a followed model is switched inside the block, its mode decides where the parameters are afterwards.
 
         Example:
             >>> w = torch.nn.Parameter(torch.ones(2))
@@ -69,21 +73,23 @@ class TwoPoints(Optimizer):
             >>> optimizer.training
             True
         """
-        before, told, self._told = self.training, self._told, None
+        before, mode, self._model_mode = self.training, self._model_mode, None
         self.eval()
         try:
             yield
         finally:
-            self.train(before if self._told is None else self._told)
-            self._told = told if self._told is None else self._told
+            self.train(before if self._model_mode is None else self._model_mode)
+            self._model_mode = mode if self._model_mode is None else self._model_mode
 
     def follow(self, model: nn.Module) -> None:
-        """Let `model.train()` and `model.eval()` switch this optimizer from now on, starting with the model's mode now.
+        """Let `model.train()` and `model.eval()` switch this optimizer from now on. The model's mode applies at once.
 
-        Works on the model itself and through what wraps it (torch.compile, DDP, fully_shard), before or after wrapping.
-        `model.state_dict()` then holds w whenever the model is in eval mode. Several optimizers may follow one model,
-        each with parameters of its own; one that has parameters of an earlier follower takes its place. Deep copies
-        and pickles of the model follow none; a shallow copy, which has the same parameters, switches the model itself.
+        It works through wrappers (torch.compile, DDP, fully_shard), called before or after wrapping.
+        `model.state_dict()` then holds w whenever the model is in eval mode.
+
+        Several optimizers may follow one model, each with its own parameters. An optimizer that shares parameters with
+        an earlier follower replaces it. Deep copies and pickles of the model are not followed. A shallow copy has the
+        same parameters, and switching it switches the model.
 
         Example:
             >>> model = torch.nn.Linear(2, 1)
@@ -94,10 +100,10 @@ class TwoPoints(Optimizer):
         """
         if not isinstance(model, nn.Module):
             raise TypeError(f"follow() takes the torch.nn.Module that holds the parameters, got {type(model).__name__}")
-        reshard(model)  # after a forward pass FSDP2's outermost module still has the gathered parameters
+        reshard(model)  # after a forward pass, FSDP2's outermost module still holds the gathered parameters
         if _ids(self).isdisjoint(id(p) for p in model.parameters()):
             raise ValueError(
-                "follow() got a model none of whose parameters this optimizer has: pass the model that it was built for"
+                "follow() got a model that shares no parameter with this optimizer: pass the model it was built for"
             )
         model = _unwrapped(model)
         # An entry of the instance shadows the method: wrappers call it by name, and swapping the class keeps it.
@@ -106,32 +112,32 @@ class TwoPoints(Optimizer):
         self.train(model.training)
 
     def _know(self, model: nn.Module) -> None:
-        """Let FSDP2 modules of the model drop what they have gathered, whenever the parameters are switched."""
+        """Remember the model, so that its FSDP2 modules drop gathered parameters whenever the parameters switch."""
         self._known = [known for known in self._known if known() not in (None, model)] + [ReferenceType(model)]
 
     def _warn_of_another_mode(self) -> None:
-        """Tell where a followed model's eval mode promises w, and ŵ has been loaded."""
+        """Warn if ŵ was loaded and a followed model is in eval mode, which promises w."""
         followed = [model for known in self._known if (model := known()) is not None and "train" in vars(model)]
         if self.training and not all(model.training for model in followed):
             warnings.warn(
                 "a state_dict of train mode was loaded, and a model that this optimizer follows is in eval mode: its "
-                "parameters are at ŵ until you call model.eval() or model.train()",
+                "parameters are at ŵ until model.eval() or model.train() is called",
                 stacklevel=3,
             )
 
     def _refuse_torn_state(self) -> None:
         if self._torn:
             raise RuntimeError(
-                "the last step or switch broke off when its parameters may have half moved: load the last checkpoint "
+                "the last step or switch broke off, and its parameters may have half moved: load the last checkpoint "
                 "of model and optimizer"
             )
 
     def _refuse_overwritten_mode(self) -> None:
         if any(group["training"] != self._training for group in self.param_groups):
             raise RuntimeError(
-                f"the parameters are at {'ŵ' if self._training else 'w'}, and something else than train(), eval() and "
-                f"load_state_dict() has set {not self._training} as the groups' mode (ZeroRedundancyOptimizer copies "
-                "its own): call train() before you save or load through it"
+                f"the parameters are at {'ŵ' if self._training else 'w'}, but a group's mode was set to "
+                f"training={not self._training} by something other than train(), eval() and load_state_dict() "
+                "(ZeroRedundancyOptimizer copies its own groups): call train() before saving or loading through it"
             )
 
     @torch.no_grad()
@@ -142,14 +148,14 @@ class TwoPoints(Optimizer):
         try:
             for p, state in moving:
                 w, z = real(local(p.detach())), real(local(state["z"]))
-                plain.add_scaled([w], [z], [state["offset"]], sign)
+                PLAIN.add_scaled([w], [z], [state["offset"]], sign)
         except BaseException:
             self._torn = True
             raise
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside of torch.compile, DDP and DataParallel, whose train() calls the model's own."""
+    """The model inside torch.compile, DDP and DataParallel wrappers, whose train() calls the model's own."""
     while True:
         if isinstance(model, DistributedDataParallel | DataParallel):
             model = model.module
@@ -160,16 +166,16 @@ def _unwrapped(model: nn.Module) -> nn.Module:
 
 
 class _FollowedTrain:
-    """`model.train`, with the optimizer behind it, in front of whatever stood there before."""
+    """Replacement of `model.train` that switches the optimizer after the model."""
 
-    def __init__(self, model: nn.Module, optimizer: TwoPoints, before: Any) -> None:
-        # Weakly, for the model has this: it would stay in memory until the garbage collector comes round.
+    def __init__(self, model: nn.Module, optimizer: Switchable, before: Any) -> None:
+        # A strong reference would be a cycle, and keep the model in memory until the garbage collector runs.
         self.known, self.optimizer, self.before = ReferenceType(model), optimizer, _without(before, _ids(optimizer))
 
     @property
     def model(self) -> nn.Module:
         if (model := self.known()) is None:
-            raise ReferenceError("the model that this switched is gone")
+            raise ReferenceError("the model of this train() method no longer exists")
         return model
 
     def __call__(self, mode: bool = True) -> nn.Module:
@@ -177,16 +183,16 @@ class _FollowedTrain:
             type(self.model).train(self.model, mode)
         else:
             self.before(mode)
-        self.optimizer.train(mode)._told = mode
+        self.optimizer.train(mode)._model_mode = mode
         return self.model
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy of the model has parameters that this optimizer does not know: it gets its class's own method.
+        # A copy of the model has other parameters than this optimizer: it gets the method of its class.
         return getattr, (self.model, "train")
 
 
 def _without(followed: Any, ids: set[int]) -> Any:
-    """What stood in front of `model.train`, without the followers that have some of these parameters."""
+    """The earlier replacements of `model.train`, without the followers that have some of these parameters."""
     if not isinstance(followed, _FollowedTrain):
         return followed
     followed.before = _without(followed.before, ids)
@@ -194,7 +200,7 @@ def _without(followed: Any, ids: set[int]) -> Any:
 
 
 def reshard(model: nn.Module) -> None:
-    """Let FSDP2 modules drop parameters that they have gathered: after an evaluation the outermost still has w."""
+    """Let FSDP2 modules drop gathered parameters: after an evaluation, the outermost one still holds w."""
     if (fsdp := sys.modules.get("torch.distributed.fsdp")) is not None:
         for module in model.modules():
             if isinstance(module, fsdp.FSDPModule):
@@ -203,18 +209,3 @@ def reshard(model: nn.Module) -> None:
 
 def _ids(optimizer: Optimizer) -> set[int]:
     return {id(p) for group in optimizer.param_groups for p in group["params"]}
-
-
-def real(tensor: Tensor) -> Tensor:
-    """A view to compute with: complex tensors as pairs of real ones, as torch.optim has it, and scalars as vectors.
-
-    Of 0-dim float64 tensors on a CPU, torch.compile loses what is written (torch 2.13, its own Adam included).
-    """
-    if tensor.is_complex():
-        return torch.view_as_real(tensor.resolve_conj())
-    return tensor.unsqueeze(0) if tensor.ndim == 0 else tensor
-
-
-def unreal(view: Tensor, like: Tensor) -> Tensor:
-    """What `real` made a view of, for a new tensor."""
-    return torch.view_as_complex(view) if like.is_complex() else view.reshape(like.shape)

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper word for word, with w, ŵ and z all stored: the judge of every faster implementation."""
+"""Algorithm 1 as printed in the paper, with w, ŵ and z all stored. Other implementations are tested against it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from . import _settings
 
 
 class AdamPlusReference(Optimizer):
-    r"""Adam⁺ as printed, for any power p of the norm and any power a of β; slow, and obviously right.
+    r"""Adam⁺ as printed in the paper, for any power p of the norm and any power a of β. It is slow and easy to check.
 
     .. math::
         z_t &= (1-\beta) z_{t-1} + \beta g_t(\hat w_t), \qquad z_0 = g_0(w_0) \\
@@ -23,14 +23,14 @@ class AdamPlusReference(Optimizer):
     Args:
         params: parameters or parameter groups, as in torch.optim.
         lr: α.
-        beta: β, in (0, 1].
-        beta_power: a.
-        norm_power: p.
-        eps: ε₀.
+        beta: β in (0, 1], the weight of the new gradient.
+        beta_power: a, the power of β in the step size.
+        norm_power: p, the power of ‖z‖ that divides the step.
+        eps: ε₀, the smallest value that the step is divided by.
         weight_decay: λ, added to the gradient as λ ŵ, or applied to w if `decoupled_weight_decay`.
-        decoupled_weight_decay: w ← (1 − lr·λ) w before the step, instead of λ ŵ in the gradient.
-        maximize: ascend.
-        norm_scope: ‖z‖ over all "global" groups together, over each "group", or over each "tensor".
+        decoupled_weight_decay: shrink w to (1 − lr·λ) w before the step, instead of adding λ ŵ to the gradient.
+        maximize: maximize the objective instead of minimizing it.
+        norm_scope: the vector whose norm divides the step: all "global" groups, each "group", or each "tensor".
 
     Example:
         >>> w = torch.nn.Parameter(torch.tensor([4.0, 0.0]))
@@ -77,7 +77,7 @@ class AdamPlusReference(Optimizer):
         return {**super().__getstate__(), "training": self.training}
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group; its settings default to the optimizer's."""
+        """Add a parameter group. Settings that it lacks are the optimizer's defaults."""
         if isinstance(param_group, dict):
             _settings.check_method({**self.defaults, **param_group})
         super().add_param_group(param_group)

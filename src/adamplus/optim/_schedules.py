@@ -1,4 +1,4 @@
-"""The paper's schedules: lr and beta down when validation saturates, and the two drops of the CIFAR runs."""
+"""The paper's schedules: lr and β reduced when validation stops improving, and the two drops of the CIFAR runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -11,19 +11,19 @@ from torch.optim.lr_scheduler import MultiStepLR, ReduceLROnPlateau
 class ReduceOnPlateau(ReduceLROnPlateau):
     """Multiply several settings of every group by `factor` when a metric stops improving.
 
-    The paper's WikiText-2 runs divide lr and β by 4 whenever an epoch does not improve the validation loss: the
-    defaults. A torch ReduceLROnPlateau otherwise, so trainers that hand that one the metric hand it to this one.
+    The defaults are those of the paper's WikiText-2 runs, which divide lr and β by 4 whenever an epoch does not improve
+    the validation loss. It is a subclass of torch's ReduceLROnPlateau, so trainers pass it the metric.
 
     Args:
-        optimizer: whose groups to change.
-        keys: the settings to multiply.
-        factor: by what, in (0, 1).
+        optimizer: the optimizer whose groups are changed.
+        keys: names of the settings to multiply.
+        factor: factor in (0, 1).
         mode: whether the metric should fall ("min") or rise ("max").
-        patience: how many epochs without improvement are let pass.
-        threshold: how much better counts as better.
+        patience: number of epochs without improvement before a reduction.
+        threshold: smallest difference that counts as an improvement.
         threshold_mode: whether `threshold` is relative ("rel") or absolute ("abs").
-        cooldown: how many epochs to wait after a reduction.
-        minimum: the least that each key may become.
+        cooldown: number of epochs to wait after a reduction.
+        minimum: lower bound of each key.
 
     Example:
         >>> w = torch.nn.Parameter(torch.ones(2))
@@ -70,15 +70,15 @@ class ReduceOnPlateau(ReduceLROnPlateau):
             cooldown=cooldown,
         )
 
-    # torch (2.6 to 2.13) calls this when its patience is at an end; test_schedules would see it if it did not.
+    # torch (2.6 to 2.13) calls this when its patience is exhausted; test_schedules fails if it does not.
     def _reduce_lr(self, epoch: Any) -> None:
-        filled: set[int] = set()  # groups may have one tensor in common, as those that take the optimizer's default
+        filled: set[int] = set()  # groups that take the optimizer's default share one tensor
         for group in self.optimizer.param_groups:
             for key in self.keys:
                 if id(group[key]) in filled:
                     continue
                 value = max(float(group[key]) * self.factor, self.minimum.get(key, 0.0))
-                if float(group[key]) - value <= self.eps:  # torch's 1e-8: no key is reduced to nothing
+                if float(group[key]) - value <= self.eps:  # torch's 1e-8: smaller reductions are skipped
                     continue
                 if isinstance(group[key], Tensor):
                     group[key].fill_(value)  # the tensor that a captured or compiled step reads

@@ -1,4 +1,4 @@
-"""Which settings a group may have, and what to say of those that it may not."""
+"""Settings of a parameter group: their ranges, and the errors for values outside of them."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ RULES: dict[str, tuple[Callable[[float], bool], tuple[str, str]]] = {
 
 
 def check(settings: dict[str, Any]) -> None:
-    """Raise what is wrong with a group's settings, naming the value and the way out."""
+    """Raise for a setting that a group may not have. The message names the value and what to use instead."""
     check_method(settings)
     state_dtype = settings["state_dtype"]
     if state_dtype is not None and state_dtype not in STATE_DTYPES:
@@ -31,14 +31,14 @@ def check(settings: dict[str, Any]) -> None:
 
 
 def check_method(settings: dict[str, Any]) -> None:
-    """Raise what is wrong with what a group computes, however it is executed."""
+    """Raise for a setting of the method, however it is executed."""
     for name in ("lr", "beta"):
         check_number(name, _number(name, settings[name]))
     check_plain(settings)
 
 
 def check_plain(settings: dict[str, Any]) -> None:
-    """Check what may have changed since the group was made, without reading a tensor."""
+    """Check settings that may have changed since the group was made, without reading a tensor."""
     for name in RULES:
         if name not in ("lr", "beta") or not isinstance(settings[name], Tensor):
             check_number(name, _plain_number(name, settings[name]))
@@ -56,7 +56,7 @@ def check_number(name: str, value: float) -> None:
 
 
 def check_execution(settings: dict[str, Any]) -> None:
-    """Raise what is wrong with how the step is to be executed."""
+    """Raise for a setting of how the step is executed."""
     for name in ("foreach", "fused", "capturable", "differentiable", "stochastic_rounding"):
         _check_flag(name, settings[name], or_none=name in ("foreach", "fused"))
     if settings["fused"] and settings["foreach"]:

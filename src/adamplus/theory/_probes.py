@@ -267,13 +267,13 @@ def undisturbed(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[
 @contextmanager
 def _staying(optimizer: AdamPlus) -> Iterator[None]:
     """Nobody switches the optimizer to the other point, as model.train() and model.eval() do where it follows them."""
-    told = optimizer._told
+    mode = optimizer._model_mode
     vars(optimizer)["train"] = lambda mode=True: optimizer
     try:
         yield
     finally:
         del vars(optimizer)["train"]
-        optimizer._told = told
+        optimizer._model_mode = mode
 
 
 @torch.no_grad()

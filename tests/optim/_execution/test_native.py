@@ -31,8 +31,7 @@ from adamplus import AdamPlus
 from adamplus.optim._algorithm import Part
 from adamplus.optim._execution import foreach as _foreach
 from adamplus.optim._execution import native as _native
-from adamplus.optim._execution.passes import Passes
-from adamplus.optim._norm import tensor_norm
+from adamplus.optim._execution.plain import tensor_norm
 
 built = pytest.mark.skipif(_native.LIBRARY is None, reason="no C compiler when this was installed")
 DTYPES = [torch.float32, torch.float64]
@@ -50,8 +49,8 @@ def natively(optimizer: AdamPlus) -> list[bool]:
     ps = [p for p in optimizer.param_groups[0]["params"] if p.grad is not None]
     with torch.no_grad():
         gs, zs = [cast("Tensor", p.grad) for p in ps], [optimizer.state[p]["z"] for p in ps]
-        parts = _foreach.split(Part(list(ps), gs, zs, zs, zs, list(range(len(ps))), _foreach))
-    native = {i: isinstance(part.run, Passes) for part in parts for i in part.index}
+        parts = _foreach.FOREACH.parts(Part(list(ps), gs, zs, zs, zs, list(range(len(ps))), _foreach.FOREACH))
+    native = {i: isinstance(part.run, _native.Native) for part in parts for i in part.index}
     return [native[i] for i in range(len(ps))]
 
 

@@ -8,7 +8,7 @@ from cases import through_a_file, values
 from torch import nn
 
 from adamplus import AdamPlus
-from adamplus.optim._execution.plain import add_scaled
+from adamplus.optim._execution import PLAIN
 from adamplus.optim._execution.rounding import salt, seeds, store
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -115,7 +115,7 @@ def test_the_roundings_of_one_step_are_independent():
     ups = []
     for sign in (1, -1):
         y = x.clone()
-        add_scaled([y], [torch.ones(20_000)], [torch.tensor(sign * 2.0**-8)], sign, [seed])
+        PLAIN.add_scaled([y], [torch.ones(20_000)], [torch.tensor(sign * 2.0**-8)], sign, [seed])
         ups.append((y > 1).float() - 0.5)
     assert abs(float((ups[0] * ups[1]).mean())) < 0.25 * 4 / 20_000**0.5
     assert abs(float((ups[0] * ups[1].view(-1, 4)[:, [2, 3, 0, 1]].reshape(-1)).mean())) < 0.25 * 4 / 20_000**0.5

@@ -1,1 +1,17 @@
-"""How a step is executed: plain, foreach, native (C) and fused (Triton)."""
+"""How a step is executed: plain, foreach, native (C) and fused (Triton), behind the same two passes.
+
+choice          which of them takes a step
+lists           a step in lists of tensors, by plain, foreach, native or differentiable
+plain           one tensor after the other; takes every dtype, layout and subclass
+foreach         many tensors in one call, and C for those that the library takes
+native          both passes in C (native.c)
+differentiable  out of place, for autograd
+fused           Triton kernels
+rounding        stochastic rounding to bfloat16
+"""
+
+from .choice import choose, refuse_fused, refuse_step
+from .lists import Columns, Gathered, real
+from .plain import PLAIN
+
+__all__ = ["PLAIN", "Columns", "Gathered", "choose", "real", "refuse_fused", "refuse_step"]

@@ -1,41 +1,68 @@
-"""How a step is executed: what was asked for, and by itself the fastest way that these tensors allow."""
+"""Which execution takes the next step: the one that the settings name, or else the fastest that the tensors allow."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from .._ranks import PLAIN, Joint, local
-from . import differentiable as _differentiable
-from . import foreach as _foreach
-from . import plain
+from .. import _settings
+from .._ranks import ORDINARY, is_sharded, local
+from .differentiable import DifferentiableLists
+from .foreach import FOREACH
+from .lists import Gathered, Groups, Lists, State
+from .plain import PLAIN
 
-Groups = list[dict[str, Any]]
-State = dict[Tensor, dict[str, Tensor]]
+
+class Stepper(Protocol):
+    """Takes a whole step."""
+
+    def step(self, step: Gathered) -> Any:
+        """Take a step, and return a plan that makes the next one faster, or None."""
+        ...
 
 
-def choose(groups: Groups, state: State, differentiable: bool, joint: Joint | None) -> Any:
-    """The module that executes the next step; None for fused kernels, which take all of it at once."""
+def choose(step: Gathered, differentiable: bool) -> Stepper:
+    """Return what takes this step."""
     if differentiable:
-        return _differentiable
-    fused, foreach = ([group[name] for group in groups] for name in ("fused", "foreach"))
-    params = [p for group in groups for p in group["params"]]
-    undecided = set(fused) | set(foreach) == {None}
-    wanted = True in fused or (undecided and _on_cuda(params) and _refusal(groups, state) is None)
-    if torch.compiler.is_compiling():  # a compiler fuses by itself, unless it is told otherwise
-        wanted = all(fused) and joint is None
-    # Without any gradient, there is only the norm of other ranks to take part in.
-    if wanted and any(p.grad is not None for p in params):
-        return None
-    if False in foreach:
-        return plain
-    if True in foreach or all(type(local(p)) in PLAIN for p in params):
-        return _foreach
-    return plain
+        return DifferentiableLists()
+    if _wants_fused(step):
+        from .fused import Fused, FusedOperator
+
+        return FusedOperator() if torch.compiler.is_compiling() else Fused()
+    return Lists(FOREACH if _wants_foreach(step.groups) else PLAIN)
+
+
+def refuse_step(groups: Groups, state: State, differentiable: bool) -> None:
+    """Raise for settings and gradients that no step can take, before anything changes."""
+    refuse_fused(groups, state)
+    for i, group in enumerate(groups):
+        _settings.check_execution(group)
+        # A compiler would specialise on every value. (Dynamo traces without running: coverage sees one branch.)
+        if not torch.compiler.is_compiling():  # pragma: no branch
+            _settings.check_plain(group)
+        for j, p in enumerate(group["params"]):
+            if differentiable and is_sharded(p):
+                raise RuntimeError(
+                    f"parameter {j} of group {i} is a DTensor, which differentiable=True does not support"
+                )
+            if differentiable and p.grad is not None and p.is_leaf and p.requires_grad:
+                raise RuntimeError(
+                    f"parameter {j} of group {i} is a leaf that requires a gradient, and "
+                    "differentiable=True writes into it: give the optimizer p.clone()"
+                )
+            if (g := p.grad) is not None and g.layout != torch.strided:
+                raise RuntimeError(
+                    f"parameter {j} of group {i} has a sparse gradient, and ‖z‖ needs dense ones: "
+                    "use sparse=False in the layer that makes it, or p.grad = p.grad.to_dense()"
+                )
+        if not group["capturable"] and not group["fused"] and capturing():
+            raise RuntimeError(
+                "a CUDA graph is being captured, and the step count is on the host: pass capturable=True"
+            )
 
 
 def refuse_fused(groups: Groups, state: State) -> None:
-    """Raise where fused kernels are asked for and cannot step these parameters."""
+    """Raise if fused kernels are requested and cannot step these parameters."""
     if not any(group["fused"] for group in groups):
         return
     for i, group in enumerate(groups):
@@ -45,31 +72,44 @@ def refuse_fused(groups: Groups, state: State) -> None:
                 f"foreach={group['foreach']}: pass fused=True for all groups, or for none"
             )
     if (refusal := _refusal(groups, state)) is not None:
-        raise RuntimeError(f"fused=True: {refusal}. Leave fused=None: foreach takes what kernels cannot")
+        raise RuntimeError(f"fused=True: {refusal}. Leave fused=None: foreach takes what the kernels cannot")
+
+
+def capturing() -> bool:
+    """Whether a CUDA graph is being captured."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def _wants_fused(step: Gathered) -> bool:
+    groups = step.groups
+    fused = [group["fused"] for group in groups]
+    params = [p for group in groups for p in group["params"]]
+    if torch.compiler.is_compiling():  # a compiler fuses the lists, unless fused kernels are requested
+        wanted = all(fused) and step.joint is None
+    elif {*fused, *(group["foreach"] for group in groups)} == {None}:
+        wanted = _on_cuda(params) and _refusal(groups, step.state) is None
+    else:
+        wanted = True in fused
+    # Without any gradient, there is only the norm of other ranks to take part in.
+    return wanted and any(p.grad is not None for p in params)
+
+
+def _wants_foreach(groups: Groups) -> bool:
+    foreach = [group["foreach"] for group in groups]
+    if True in foreach or False in foreach:
+        return False not in foreach
+    params = [p for group in groups for p in group["params"]]
+    return all(type(p) in ORDINARY or type(local(p)) in ORDINARY for p in params)
 
 
 def _on_cuda(params: list[Tensor]) -> bool:
     return all(p.is_cuda for p in params)
 
 
-def fused_plan(groups: Groups, state: State, joint: Joint | None) -> Any:
-    """A plan of the fused kernels for these tensors."""
-    from .fused.plan import Plan
-
-    return Plan(groups, state, joint)
-
-
-def call_fused(groups: Groups, rows: list[list[list[Tensor]]], scale: Any, found_inf: Any) -> None:
-    """One fused step as an operator, for a compiler."""
-    from .fused.operator import call
-
-    call(groups, rows, scale, found_inf)
-
-
 def _refusal(groups: Groups, state: State) -> str | None:
-    """Why fused kernels cannot step these parameters, if they cannot."""
+    """Why fused kernels cannot step these parameters, or None if they can."""
     try:
-        from .fused.plan import refusal
+        from .fused import refusal
     except ImportError:
         return "Triton is not installed (pip install triton)"
     return refusal(groups, state)

@@ -3,29 +3,53 @@
 import torch
 from torch import Tensor
 
-from .plain import count, gradients, norms, split, wide
-
-__all__ = ["add_scaled", "assign", "average", "count", "gradients", "norms", "scale", "split"]
-
-
-def add_scaled(xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int, seeds: None = None) -> list[Tensor]:
-    """X ± scale · y."""
-    return [x + (sign * s * y.to(wide(x, y))).to(x.dtype) for x, y, s in zip(xs, ys, scales, strict=True)]
+from .._algorithm import Seeds
+from .lists import Gathered, Lists, real, unreal
+from .plain import Plain, wide
 
 
-def scale(xs: list[Tensor], factor: float | Tensor, seeds: None = None) -> list[Tensor]:
-    """Factor · x."""
-    return [(x.to(wide(x)) * factor).to(x.dtype) for x in xs]
+class Differentiable(Plain):
+    """The list operations out of place; results have a history."""
+
+    def add_scaled(
+        self, xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int, seeds: Seeds = None
+    ) -> list[Tensor]:
+        """X ± scale · y."""
+        return [x + (sign * s * y.to(wide(x, y))).to(x.dtype) for x, y, s in zip(xs, ys, scales, strict=True)]
+
+    def scale(self, xs: list[Tensor], factor: float | Tensor, seeds: Seeds = None) -> list[Tensor]:
+        """Factor · x."""
+        return [(x.to(wide(x)) * factor).to(x.dtype) for x in xs]
+
+    def average(self, zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> list[Tensor]:
+        """(1 − β) z + β g."""
+        return [
+            torch.lerp(z.to(wide(z)), g.to(wide(z)), torch.as_tensor(beta, dtype=wide(z), device=z.device)).to(z.dtype)
+            for z, g, beta in zip(zs, gs, betas, strict=True)
+        ]
+
+    def assign(self, xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
+        """The values themselves, with their history."""
+        return list(values)
 
 
-def average(zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> list[Tensor]:
-    """(1 − β) z + β g."""
-    return [
-        torch.lerp(z.to(wide(z)), g.to(wide(z)), torch.as_tensor(beta, dtype=wide(z), device=z.device)).to(z.dtype)
-        for z, g, beta in zip(zs, gs, betas, strict=True)
-    ]
+DIFFERENTIABLE = Differentiable()
 
 
-def assign(xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
-    """The values themselves, with their history."""
-    return list(values)
+class DifferentiableLists(Lists):
+    """Takes a step through which autograd reaches, and puts the results into parameters and state."""
+
+    def __init__(self) -> None:
+        super().__init__(DIFFERENTIABLE)
+
+    def step(self, step: Gathered) -> None:
+        """Take a step."""
+        groups = self.take(step)
+        for group in groups:
+            params = [p for p in group.settings["params"] if p.grad is not None]
+            for part in group.parts:
+                for w_hat, z, offset, i in zip(part.w_hat, part.z, part.offset, part.index, strict=True):
+                    p = params[i]
+                    real(p).copy_(w_hat)
+                    step.state[p]["z"] = unreal(z, p)
+                    step.state[p]["offset"] = offset

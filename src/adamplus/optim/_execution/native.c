@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Of this file, so that a library that was compiled from another one is not taken for this one's. */
+/* Checksum of this file: a library that was compiled from another version is not used. */
 const uint64_t made_from = SOURCE;
 
 /* A chunk is what a thread takes at a time; a block is what stays in the innermost cache from one loop to the next
@@ -19,7 +19,7 @@ enum { CHUNK = 1 << 17, BLOCK = 1 << 6, LANES = 16 };
 
 struct tensor {
     void *w_hat;
-    const void *g; /* NULL where z is z_t already */
+    const void *g; /* NULL if z is z_t already */
     void *z;
     int64_t size, first_chunk; /* after the last tensor comes a row of which only first_chunk is used */
 };
@@ -38,7 +38,7 @@ static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static inline int64_t take(struct work *work) { return __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED); }
 
-/* The tensor that a chunk is of, looked for from that of another chunk. */
+/* The tensor that a chunk belongs to, searched from that of another chunk. */
 static inline const struct tensor *owner(const struct tensor *t, int64_t chunk)
 {
     while (chunk >= t[1].first_chunk)
@@ -48,7 +48,7 @@ static inline const struct tensor *owner(const struct tensor *t, int64_t chunk)
     return t;
 }
 
-/* The norms, by whoever has done the last chunk; in one order. */
+/* The norms, always summed in one order. The thread that finishes the last chunk calls this. */
 static void finish(struct work *work)
 {
     for (int64_t row = 0; row < work->count; row++) {
@@ -72,9 +72,9 @@ static void finish(struct work *work)
 #define NAMED(pass) pass##_float64
 #include "native.c"
 
-#else /* once for each dtype */
+#else /* included once for each dtype */
 
-/* z_t = (1 − β) z + β g with g ← ±g + λ ŵ; from the nearer end, as torch.lerp does it: exactly g where β = 1. */
+/* z_t = (1 − β) z + β g with g ← ±g + λ ŵ, from the nearer end as in torch.lerp: exactly g if β = 1. */
 static inline void NAMED(average)(REAL *restrict z_t, const REAL *w_hat, const REAL *g, const REAL *z, int64_t size,
                                   int maximize, REAL decay, REAL beta)
 {
@@ -86,7 +86,7 @@ static inline void NAMED(average)(REAL *restrict z_t, const REAL *w_hat, const R
     }
 }
 
-/* ‖z_t‖ of each tensor; z is not written yet, so that the update still has z_{t−1}. */
+/* First pass: ‖z_t‖ of each tensor. z is not written yet, so that the second pass still has z_{t−1}. */
 void NAMED(norms)(struct work *work)
 {
     const struct tensor *t = work->tensors;
@@ -94,7 +94,7 @@ void NAMED(norms)(struct work *work)
         t = owner(t, chunk);
         const int64_t start = (chunk - t->first_chunk) * CHUNK, end = least(start + CHUNK, t->size);
         REAL z_t[BLOCK];
-        double lanes[LANES] = {0}; /* float64, for squares of what float32 holds may leave its range */
+        double lanes[LANES] = {0}; /* float64, because squares of float32 values may leave float32's range */
         for (int64_t i = start; i < end; i += BLOCK) {
             const REAL *w_hat = (const REAL *)t->w_hat + i, *g = (const REAL *)t->g + i, *z = (const REAL *)t->z + i;
             const int64_t size = least(BLOCK, end - i);
@@ -115,8 +115,8 @@ void NAMED(norms)(struct work *work)
     }
 }
 
-/* w_t = (ŵ_t + c z_{t−1}) keep, z_t, and ŵ_{t+1} = w_t − rate z_t. From the last chunk backwards, which `norms` may have
-   left in the cache: 4 % of both passes with 300 MiB of it, nothing with 32. */
+/* Second pass: w_t = (ŵ_t + c z_{t−1}) keep, z_t, and ŵ_{t+1} = w_t − rate z_t. From the last chunk backwards, because
+   the first pass may have left that in the cache: saves 4 % of both passes with 300 MiB of cache, nothing with 32. */
 void NAMED(update)(struct work *work)
 {
     const struct tensor *t = work->tensors;

@@ -1,4 +1,4 @@
-"""The library that `native.c` is compiled to when the package is installed: what it takes, and calls into it."""
+"""Execution in C: both passes by the library that `native.c` is compiled to when the package is installed."""
 
 import ctypes
 import operator
@@ -14,16 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._algorithm import Execution, Part, per_tensor, scalar, weights
+from .._ranks import ORDINARY
+
 PATH = Path(__file__).with_name("native.c.so")  # not native.so, which Python would import in place of this file
 CHUNK = 1 << 17  # as in native.c
-PLAIN = (Tensor, torch.nn.Parameter)
 DTYPE, SHAPE, IS_CPU = operator.attrgetter("dtype"), operator.attrgetter("shape"), operator.attrgetter("is_cpu")
 SUFFIX = {torch.float32: "float32", torch.float64: "float64"}
 
 
 def load(path: Path) -> Any:
-    """The library, or None: then torch's own operations do everything."""
-    # It is compiled for CPUs with fma, and so is everything of torch's beyond "DEFAULT".
+    """The library, or None if it cannot be used: foreach then uses torch's own operations."""
+    # It is compiled for CPUs with fma, which torch reports as anything but "DEFAULT".
     if platform.machine() in ("x86_64", "AMD64") and torch.backends.cpu.get_cpu_capability() == "DEFAULT":
         return None
     try:
@@ -43,7 +45,7 @@ def load(path: Path) -> Any:
 
 
 def torch_threads() -> Any:
-    """Entry to the OpenMP threads that torch computes with, or None; others would fight with these for the cores."""
+    """Entry to the OpenMP threads that torch uses, or None. A second pool would compete with them for the cores."""
     return getattr(ctypes.CDLL(torch._C.__file__), "GOMP_parallel", None)
 
 
@@ -52,23 +54,48 @@ PARALLEL = torch_threads()
 PROCESS = os.getpid()
 
 
+class Native(Execution):
+    """Both passes over one part in C. The first writes nothing, so the second still has z_{t−1}."""
+
+    def first(self, x: Part, group: dict[str, Any]) -> Tensor:
+        """Return ‖z_t‖ of each tensor."""
+        decay, is_decoupled = group["weight_decay"], group["decoupled_weight_decay"]
+        self.table = Table(x.w_hat, x.g, x.z)
+        self.keep = column([1 - scalar(group, "lr") * decay if is_decoupled else 1.0])
+        self.settings: dict[str, Any] = {
+            "maximize": group["maximize"],
+            "decay": 0.0 if is_decoupled else decay,
+            "beta": column(weights(x.step, scalar(group, "beta"), group["capturable"])),
+        }
+        return self.table.norms(**self.settings)
+
+    def second(self, x: Part, rate: Tensor, offset: Tensor) -> None:
+        """Undo the last extrapolation, average, move, and store the offset."""
+        rates, offsets = per_tensor(rate, x), per_tensor(offset, x)
+        x.written = True
+        self.table.update(x.offset, rates, keep=self.keep, **self.settings)
+        torch.autograd.graph.increment_version(x.w_hat)  # so that autograd notices; z is never part of a graph
+        torch._foreach_copy_(x.offset, offsets)
+        torch._foreach_add_(x.step, [torch.ones((), device="cpu")] * len(x.step))  # a number would become one for each
+
+
 def ready() -> bool:
-    """Whether memory may be worked on behind torch's back: a compiler and autograd would not see it."""
+    """Whether C may write to memory: torch.compile and autograd would not notice."""
     return not torch.compiler.is_compiling() and LIBRARY is not None and not torch.is_grad_enabled()
 
 
 def takes(w_hat: Tensor, g: Tensor, z: Tensor, offset: Tensor | None = None) -> bool:
-    """Whether these can be run through side by side: plain CPU tensors without gaps, alike in dtype and layout."""
+    """Whether C can take these tensors: plain CPU tensors without gaps, of one dtype and layout."""
     return (
         z.is_cpu
         and (offset is None or offset.dtype is z.dtype)
         and w_hat.shape == g.shape == z.shape
         and w_hat.dtype is g.dtype is z.dtype
         and z.dtype in SUFFIX
-        and type(w_hat) in PLAIN
-        and type(g) in PLAIN
-        and type(z) in PLAIN
-        and not (w_hat.is_neg() or g.is_neg() or g._is_zerotensor())  # what torch has not written to memory yet
+        and type(w_hat) in ORDINARY
+        and type(g) in ORDINARY
+        and type(z) in ORDINARY
+        and not (w_hat.is_neg() or g.is_neg() or g._is_zerotensor())  # torch has not written these to memory yet
         and (
             (w_hat.is_contiguous() and g.is_contiguous() and z.is_contiguous())
             or (w_hat.stride() == g.stride() == z.stride() and in_memory_order(z).is_contiguous())
@@ -77,10 +104,10 @@ def takes(w_hat: Tensor, g: Tensor, z: Tensor, offset: Tensor | None = None) -> 
 
 
 def takes_all(w_hats: list[Tensor], gs: list[Tensor], zs: list[Tensor], offsets: list[Tensor]) -> bool:
-    """Whether all are ordinary tensors of one dtype that can be run through; asked without a turn of Python's loop."""
+    """Whether C can take all of these tensors, if all are contiguous and of one dtype. Faster than `takes` for each."""
     everything = [*w_hats, *gs, *zs]
     return (
-        {*map(type, everything)} <= {*PLAIN}
+        {*map(type, everything)} <= {*ORDINARY}
         and len(dtypes := {*map(DTYPE, everything), *map(DTYPE, offsets)}) == 1
         and dtypes <= SUFFIX.keys()
         and all(map(IS_CPU, everything))
@@ -92,12 +119,12 @@ def takes_all(w_hats: list[Tensor], gs: list[Tensor], zs: list[Tensor], offsets:
 
 
 def in_memory_order(t: Tensor) -> Tensor:
-    """T with its dimensions in the order that they have in memory: contiguous, unless t has gaps or overlaps."""
+    """View of t with its dimensions in memory order: contiguous, unless t has gaps or overlaps."""
     return t.permute(sorted(range(t.ndim), key=lambda d: (-t.stride(d), d)))
 
 
 class Work(ctypes.Structure):
-    """One pass: `struct work` of `native.c`."""
+    """Arguments of one pass: `struct work` of `native.c`."""
 
     _fields_ = (
         ("tensors", ctypes.c_void_p),
@@ -117,7 +144,7 @@ class Work(ctypes.Structure):
 
 
 class Table:
-    """Tensors that the library takes: where they are, and in how many chunks."""
+    """Addresses of the tensors that the library takes, and their chunks."""
 
     def __init__(self, w_hats: list[Tensor], gs: list[Tensor] | None, zs: list[Tensor]) -> None:
         sizes = list(map(Tensor.numel, zs))
@@ -127,18 +154,18 @@ class Table:
         rows = zip(_pointers(w_hats), g_pointers, _pointers(zs), sizes, first_chunks, strict=True)
         self.rows = array("q", [*chain.from_iterable(rows), 0, 0, 0, 0, self.chunks])
         self.suffix = SUFFIX[zs[0].dtype]
-        # OpenMP's threads do not come along when a process is forked, and it would wait for them.
+        # A forked process has no OpenMP threads, and would wait for them.
         alone = PARALLEL is None or os.getpid() != PROCESS
         self.threads = 1 if alone else min(torch.get_num_threads(), 1 + sum(sizes) // CHUNK)
 
     def norms(self, **settings: Any) -> Tensor:
-        """‖z_t‖ of each tensor; none is written to."""
+        """‖z_t‖ of each tensor. Writes to none of them."""
         norms = torch.zeros(self.count, dtype=torch.float64, device="cpu")
         self._run("norms", sums=array("d", bytes(8 * self.chunks)), norms=norms, **settings)
         return norms
 
     def update(self, offset: list[Tensor], rate: list[Tensor], **settings: Any) -> None:
-        """Move ŵ and z on."""
+        """Update ŵ and z."""
         self._run("update", offset=array("q", _pointers(offset)), rate=array("q", _pointers(rate)), **settings)
 
     def _run(self, name: str, maximize: bool = False, decay: float = 0.0, **columns: Any) -> None:
@@ -153,3 +180,10 @@ class Table:
 
 def _pointers(tensors: list[Tensor]) -> list[int]:
     return list(map(Tensor.data_ptr, tensors))
+
+
+def column(values: list[Any]) -> Any:
+    """The values in float64, without reading those that are tensors."""
+    if not any(isinstance(value, Tensor) for value in values):
+        return array("d", values)
+    return torch.stack([torch.as_tensor(value, dtype=torch.float64, device="cpu") for value in values])

@@ -1,7 +1,7 @@
-"""Stochastic rounding to bfloat16: up as often as the value is near, so that small steps are lost in no direction.
+"""Stochastic rounding to bfloat16, with probability proportional to proximity, so that small steps are not lost.
 
-The noise is a function of the element's number, its tensor and the step: a step that is taken again in the same way of
-executing it rounds in the same way.
+The noise is a function of the element's number, its tensor and the step. A step that is repeated by the same execution
+rounds in the same way.
 """
 
 import torch
@@ -11,17 +11,17 @@ MASK = 0xFFFFFFFF
 
 
 def salt(group: int, number: int, shard: int = 0) -> int:
-    """What sets a tensor's noise apart: its place in the optimizer, and which shard of it this is."""
+    """Number that makes a tensor's noise its own, from its position in the optimizer and the number of the shard."""
     return (group * 65_537 + number + shard * 0x9E3779B1) & MASK
 
 
 def seeds(salts: list[int], steps: list[Tensor]) -> list[Tensor]:
-    """One seed a tensor, from its salt and its count of steps."""
+    """One seed for each tensor, from its salt and its step count."""
     return [_mixed(own ^ _mixed(t.to(torch.int64))) for own, t in zip(salts, steps, strict=True)]
 
 
 def store(x: Tensor, value: Tensor, seed: Tensor | None, first: int = 0) -> None:
-    """X = value in place; with a seed, a bfloat16 x is rounded at random. `first` numbers its first element."""
+    """Set x to value in place. With a seed, a bfloat16 x is rounded at random. `first` numbers its first element."""
     if seed is None or x.dtype != torch.bfloat16:
         x.copy_(value)
         return
@@ -33,12 +33,12 @@ def store(x: Tensor, value: Tensor, seed: Tensor | None, first: int = 0) -> None
 
 
 def another(seed: Tensor | None) -> Tensor | None:
-    """A seed for one more rounding of the same tensor in the same step."""
+    """Seed for one more rounding of the same tensor in the same step."""
     return None if seed is None else _mixed(seed + 1)
 
 
 def _mixed(x: Tensor) -> Tensor:
-    """A hash of 32 bits, each of which depends on all of x's (lowbias32 of Chris Wellons' hash prospector)."""
+    """Hash of 32 bits (lowbias32 of Chris Wellons' hash prospector)."""
     x = x ^ (x >> 16)
     x = (x * 0x7FEB352D) & MASK
     x = x ^ (x >> 15)

@@ -11,7 +11,6 @@ from cases import FAMILY, SETTINGS, difference, give, pair, params, through_a_fi
 from torch import nn
 
 from adamplus import AdamPlus
-from adamplus.optim import _adam_plus
 from adamplus.optim._execution import choice
 from adamplus.optim._execution.fused import operator as _operator
 from adamplus.optim._execution.fused import plan
@@ -391,7 +390,7 @@ def test_a_captured_step_leaves_the_eager_tables_alone(monkeypatch: pytest.Monke
     at, numbers = list(eager.tables.at), list(eager.numbers)
     give(optimizer, [torch.randn(shape) for shape in SHAPES])
     with monkeypatch.context() as patch:
-        patch.setattr(_adam_plus, "_capturing", lambda: True)
+        patch.setattr(plan, "capturing", lambda: True)
         optimizer.param_groups[0]["lr"] = 0.7
         optimizer.step()
     (captured,) = optimizer._captured  # pyright: ignore[reportAttributeAccessIssue]
@@ -411,7 +410,7 @@ def test_tables_made_in_a_capture_are_used_by_no_eager_step(monkeypatch: pytest.
     optimizer = AdamPlus(made(), fused=True)
     give(optimizer, [torch.randn(shape) for shape in SHAPES])
     with monkeypatch.context() as patch:
-        patch.setattr(_adam_plus, "_capturing", lambda: True)
+        patch.setattr(plan, "capturing", lambda: True)
         optimizer.step()
     assert optimizer._plan is None
     assert plans[0] in optimizer._captured  # pyright: ignore[reportAttributeAccessIssue]

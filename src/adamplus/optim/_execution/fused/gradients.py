@@ -1,45 +1,45 @@
-"""The gradients of a fused step: whether they look as the kernels' tables have it, and where they are."""
+"""Gradients of a fused step: where they are, and whether dtype and layout are still those of the tables."""
 
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from ..._ranks import is_split, local_gradient
+from ..._ranks import is_sharded, local_gradient
 from ..._state import same_layout
 
-# As functions for map(), which spares each tensor a turn of Python's loop.
+# Functions for map(), which is faster than a loop in Python.
 GRADIENT, POINTER = cast("Any", Tensor.grad).__get__, Tensor.data_ptr
-# DTensors override no functions, and to find that out for each of them takes as long as the functions themselves.
+# DTensors do not override these functions, and finding that out takes as long as the functions themselves.
 NO_OVERRIDES = torch._C.DisableTorchFunctionSubclass
-NOWHERE, EMPTY = 0, 16  # places of a gradient that is missing, and of one without elements, which is read by nobody
+NOWHERE, EMPTY = 0, 16  # addresses of a missing gradient, and of one without elements, which is never read
 
 
 def same_places(tensors: list[Tensor], places: list[int], numbers: list[int]) -> bool:
-    """Whether the tensors of these numbers are at these places."""
+    """Whether the tensors with these numbers are at these addresses."""
     return [tensors[i].data_ptr() for i in numbers] == [places[i] for i in numbers]
 
 
-# In one call, where torch is built with CUDA: what its own graphs ask before each replay.
+# One call, if torch is built with CUDA: its own graphs make this check before each replay.
 SAME_PLACES: Any = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", same_places)
 
 
 class Gradients:
-    """Those of some parameters, which are to have these dtypes and the layouts of `locals`, their local tensors."""
+    """Gradients of some parameters, expected to have these dtypes and the layouts of `locals`, the local tensors."""
 
     def __init__(self, params: list[Tensor], locals: list[Tensor], dtypes: list[torch.dtype]) -> None:
         self.params, self.locals, self.dtypes, self.numbers = params, locals, dtypes, list(range(len(params)))
-        self.specs = [cast("Any", p)._spec if is_split(p) else None for p in params]
+        self.specs = [cast("Any", p)._spec if is_sharded(p) else None for p in params]
         self.split = any(spec is not None for spec in self.specs)
         self.guards: Any = None
         self.pointers: list[int] = []
         self.places: list[int] = []
-        self.copies: list[Tensor] = []  # of gradients in another layout; kernels may still read them
+        self.copies: list[Tensor] = []  # copies of gradients in another layout, which kernels may still read
 
     def look(self) -> tuple[list[int] | None, list[Any]]:
-        """Where each gradient is, or None where one does not look as it should; and the gradients.
+        """Return the address of each gradient, or None if one does not match the tables, and the gradients.
 
-        To let go of them takes time, which the caller has when kernels are running.
+        Releasing the gradients takes time, so the caller does that while kernels are running.
         """
         if not self.split:
             gradients: list[Any] = list(map(GRADIENT, self.params))
@@ -82,14 +82,14 @@ class Gradients:
 
 
 def readable(g: Tensor, p: Tensor) -> bool:
-    """Whether kernels find g's elements in memory, in the order of p's."""
+    """Whether kernels can read g's elements from memory, in the order of p's."""
     return same_layout(g, p) and not g.is_neg() and not g._is_zerotensor()
 
 
 def _guards(tensors: list[Tensor]) -> Any:
-    """A check of dtypes, devices and layouts in one call, a third of the time that Python takes for them."""
+    """A check of dtypes, devices and layouts in one call, which takes a third of the time of checks in Python."""
     try:
-        from torch._C._dynamo.guards import TensorGuards  # what torch.compile asks before each call
+        from torch._C._dynamo.guards import TensorGuards  # torch.compile makes this check before each call
     except ImportError:
         return None
     sizes, strides = (

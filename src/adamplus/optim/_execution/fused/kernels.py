@@ -1,49 +1,76 @@
-"""The three Triton kernels of a fused step: norms, scalars, update.
+"""The three Triton kernels of a fused step: `norms` (first pass), `scalars` (η), `update` (second pass).
 
-Work is cut into *workers*: each has one tensor, of which it takes every k-th block. Tensors are found through a table
-of pointers, so one launch covers all tensors of the same dtypes; where a gradient is missing, its pointer is 0 and the
-tensor is left alone. Nothing is summed in an order that depends on timing: the same inputs give the same bits.
+Work is cut into *workers*. Each has one tensor, of which it takes every k-th block. Tensors are found through a table
+of pointers, so one launch covers all tensors of the same dtypes. A missing gradient has the pointer 0, and its tensor
+is left alone. Nothing is summed in an order that depends on timing: the same inputs give the same bits.
 """
 
-# Triton gives kernels another meaning than Python does, of which a type checker knows nothing.
+# Triton gives kernels a meaning that a Python type checker does not know.
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false
+
+from typing import Any
 
 import triton
 import triton.language as tl
 from triton.language.extra import cuda
 
-# Columns of the tensor table (int64).
-P = tl.constexpr(0)
-Z = tl.constexpr(1)
-OFFSET = tl.constexpr(2)
-STEP = tl.constexpr(3)
-SIZE = tl.constexpr(4)
-FIRST_WORKER = tl.constexpr(5)
-WORKERS = tl.constexpr(6)
-GROUP = tl.constexpr(7)
-SALT = tl.constexpr(8)
-COLUMNS = tl.constexpr(9)
-# Columns of the group table (float64).
-LR = tl.constexpr(0)
-BETA = tl.constexpr(1)
-BETA_POWER = tl.constexpr(2)
-NORM_POWER = tl.constexpr(3)
-EPS = tl.constexpr(4)
-COUPLED = tl.constexpr(5)
-DECOUPLED = tl.constexpr(6)
-SIGN = tl.constexpr(7)
-SETTINGS = tl.constexpr(8)
-# Columns of the coefficients that the scalar kernel leaves for the update (float32).
-OLD_OFFSET = tl.constexpr(0)
-WEIGHT = tl.constexpr(1)
-RATE = tl.constexpr(2)
-KEEP = tl.constexpr(3)
-COEFFICIENTS = tl.constexpr(4)
+from .columns import CoefficientColumns, GroupColumns, Record, RecordColumns, ScopeColumns, TensorColumns
+
+
+def _column(columns: type, name: str) -> Any:
+    return tl.constexpr(columns._fields.index(name))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _count(columns: type) -> Any:
+    return tl.constexpr(len(columns._fields))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+P = _column(TensorColumns, "p")
+Z = _column(TensorColumns, "z")
+OFFSET = _column(TensorColumns, "offset")
+STEP = _column(TensorColumns, "step")
+SIZE = _column(TensorColumns, "size")
+FIRST_WORKER = _column(TensorColumns, "first_worker")
+WORKERS = _column(TensorColumns, "workers")
+GROUP = _column(TensorColumns, "group")
+SALT = _column(TensorColumns, "salt")
+COLUMNS = _count(TensorColumns)
+
+LR = _column(GroupColumns, "lr")
+BETA = _column(GroupColumns, "beta")
+BETA_POWER = _column(GroupColumns, "beta_power")
+NORM_POWER = _column(GroupColumns, "norm_power")
+EPS = _column(GroupColumns, "eps")
+COUPLED = _column(GroupColumns, "coupled")
+DECOUPLED = _column(GroupColumns, "decoupled")
+SIGN = _column(GroupColumns, "sign")
+SETTINGS = _count(GroupColumns)
+
+OLD_OFFSET = _column(CoefficientColumns, "old_offset")
+WEIGHT = _column(CoefficientColumns, "weight")
+RATE = _column(CoefficientColumns, "rate")
+KEEP = _column(CoefficientColumns, "keep")
+COEFFICIENTS = _count(CoefficientColumns)
+
+ROW = _column(ScopeColumns, "row")
+END_ROW = _column(ScopeColumns, "end_row")
+WORKER = _column(ScopeColumns, "worker")
+END_WORKER = _column(ScopeColumns, "end_worker")
+SCOPE_COLUMNS = _count(ScopeColumns)
+
+RECORD = _column(RecordColumns, "record")
+RECORD_SCOPE = _column(RecordColumns, "scope")
+RECORD_COLUMNS = _count(RecordColumns)
+
+NORM = _column(Record, "norm")
+ETA = _column(Record, "eta")
+NORM_SUM = _column(Record, "norm_sum")
+STEPS = _column(Record, "steps")
 
 
 @triton.jit
 def _load(pointer, at, size, MASKED: tl.constexpr):
-    # Without a mask, loads are 16 bytes wide; only a tensor's last block needs one.
+    # Without a mask, loads are 16 bytes wide. Only a tensor's last block needs one.
     if MASKED:
         return tl.load(pointer + at, mask=at < size, other=0.0).to(tl.float32)
     return tl.load(pointer + at).to(tl.float32)
@@ -86,13 +113,13 @@ def norms(
     p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr,
     HAS_SCALE: tl.constexpr, DECAY: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Σ z_t² of each worker's share; z is not written yet, so that the update still has z_{t−1}."""
-    if EARLY:  # pragma: no cover - a GPU's own
+    """First pass: Σ z_t² of each worker's share. z is not written yet, so that `update` still has z_{t−1}."""
+    if EARLY:  # pragma: no cover - needs a GPU
         cuda.gdc_launch_dependents()
     worker = first_worker + tl.program_id(0)
     row = tl.load(worker_rows + worker).to(tl.int64)
     gradient = tl.load(gradients + row)
-    # In float64, or squares of what float32 can hold would leave its range (below 1e-22, above 1e19).
+    # In float64, because squares of float32 values may leave float32's range (below 1e-22, above 1e19).
     total = tl.zeros([BLOCK], tl.float64)
     if gradient != 0:
         group = tl.load(table + row * COLUMNS + GROUP)
@@ -123,7 +150,7 @@ def norms(
 
 @triton.jit
 def _power(base, exponent):
-    """base^exponent for base ≥ 0, with 0^0 = 1. (Not by tl.maximum here and below, which takes NaN for the least.)"""
+    """base^exponent for base ≥ 0, with 0^0 = 1. (tl.maximum, here and below, would lose a NaN.)"""
     positive = tl.exp(exponent * tl.log(tl.where(base < 1e-300, 1e-300, base)))
     return tl.where(exponent == 0.0, 1.0, tl.where(base == 0.0, 0.0, positive))
 
@@ -133,13 +160,13 @@ def scalars(
     table, gradients, settings, scopes, partial, found_inf, coefficients, scope_norms, groups, group_count,
     HAS_FOUND_INF: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """‖z_t‖ of a scope, and from it what every tensor of the scope needs; offsets, steps and records move on."""
+    """‖z_t‖ of a scope, and from it the coefficients of its tensors. Updates offsets, steps and records."""
     scope = tl.program_id(0)
-    row = tl.load(scopes + scope * 4)
-    end_row = tl.load(scopes + scope * 4 + 1)
-    worker = tl.load(scopes + scope * 4 + 2)
-    end_worker = tl.load(scopes + scope * 4 + 3)
-    if EARLY:  # pragma: no cover - a GPU's own
+    row = tl.load(scopes + scope * SCOPE_COLUMNS + ROW)
+    end_row = tl.load(scopes + scope * SCOPE_COLUMNS + END_ROW)
+    worker = tl.load(scopes + scope * SCOPE_COLUMNS + WORKER)
+    end_worker = tl.load(scopes + scope * SCOPE_COLUMNS + END_WORKER)
+    if EARLY:  # pragma: no cover - needs a GPU
         cuda.gdc_wait()
         cuda.gdc_launch_dependents()
     total = tl.zeros([4096], tl.float64)
@@ -180,19 +207,21 @@ def scalars(
         group = tl.zeros([BLOCK], tl.int64) + lanes
         while tl.min(group) < group_count:
             member = (group < group_count) & (tl.max(some) != 0)
-            member = member & (tl.load(groups + group * 2 + 1, mask=member, other=-1) == scope)
-            record = tl.load(groups + group * 2, mask=member, other=0).to(tl.pointer_type(tl.float64))
+            own_scope = tl.load(groups + group * RECORD_COLUMNS + RECORD_SCOPE, mask=member, other=-1)
+            member = member & (own_scope == scope)
+            record = tl.load(groups + group * RECORD_COLUMNS + RECORD, mask=member, other=0)
+            record = record.to(tl.pointer_type(tl.float64))
             eta = _eta(settings, tl.where(member, group, 0), norm)
-            tl.store(record, tl.zeros([BLOCK], tl.float64) + norm, mask=member)
-            tl.store(record + 1, eta, mask=member)
-            tl.store(record + 2, tl.load(record + 2, mask=member, other=0.0) + norm, mask=member)
-            tl.store(record + 3, tl.load(record + 3, mask=member, other=0.0) + 1.0, mask=member)
+            tl.store(record + NORM, tl.zeros([BLOCK], tl.float64) + norm, mask=member)
+            tl.store(record + ETA, eta, mask=member)
+            tl.store(record + NORM_SUM, tl.load(record + NORM_SUM, mask=member, other=0.0) + norm, mask=member)
+            tl.store(record + STEPS, tl.load(record + STEPS, mask=member, other=0.0) + 1.0, mask=member)
             group += BLOCK
 
 
 @triton.jit
 def _eta(settings, group, norm):
-    """Line 7: η_t = α β^a / max(‖z_t‖^p, ε₀); where that is 0, z is 0 and any η will do."""
+    """Line 7: η_t = α β^a / max(‖z_t‖^p, ε₀). If the denominator is 0, z is 0 and any η is right."""
     lr = tl.load(settings + group * SETTINGS + LR)
     beta = tl.load(settings + group * SETTINGS + BETA)
     beta_power = tl.load(settings + group * SETTINGS + BETA_POWER)
@@ -205,13 +234,13 @@ def _eta(settings, group, norm):
 
 @triton.jit
 def _bounded(scale):
-    """A scale that float32 can hold."""
+    """The scale, bounded by what float32 can hold."""
     return tl.where(scale > 3.4e38, 3.4e38, scale)
 
 
 @triton.jit
 def _mixed(x):
-    """A hash of 32 bits, each of which depends on all of x's (lowbias32 of Chris Wellons' hash prospector)."""
+    """Hash of 32 bits (lowbias32 of Chris Wellons' hash prospector)."""
     x ^= x >> 16
     x *= 0x7FEB352D
     x ^= x >> 15
@@ -222,14 +251,14 @@ def _mixed(x):
 
 @triton.jit
 def _noise(at, seed):
-    """16 random bits for each element."""
+    """16 pseudo-random bits for each element."""
     high = (at >> 32).to(tl.uint32)
     return _mixed(at.to(tl.uint32) ^ _mixed(seed + high)) & 0xFFFF
 
 
 @triton.jit
 def _rounded(values, noise):
-    """Values with bfloat16's bits, after noise was added below the last that stays."""
+    """Values cut to bfloat16's bits, after noise was added below the last bit that stays."""
     bits = values.to(tl.uint32, bitcast=True)
     finite = (bits & 0x7F800000) != 0x7F800000
     return tl.where(finite, ((bits + noise) & 0xFFFF0000).to(tl.float32, bitcast=True), values)
@@ -237,9 +266,9 @@ def _rounded(values, noise):
 
 @triton.jit
 def _narrowed(values, pointer):
-    """Values as they will be read back from where `pointer` points to."""
+    """Values as they will be read back after a store through `pointer`."""
     if pointer.dtype.element_ty == tl.bfloat16:
-        # To the nearest, ties to even: as a GPU does by itself, but not Triton's interpreter, which cuts bits off.
+        # Round to nearest, ties to even. A GPU does this itself, but Triton's interpreter cuts bits off.
         values = _rounded(values, 0x7FFF + ((values.to(tl.uint32, bitcast=True) >> 16) & 1))
     return values.to(pointer.dtype.element_ty).to(tl.float32)
 
@@ -277,12 +306,12 @@ def update(
     HAS_SCALE: tl.constexpr, HAS_FOUND_INF: tl.constexpr, DECAY: tl.constexpr, STOCHASTIC: tl.constexpr,
     ALIGNED: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """ŵ and z move on, in one pass: 20 bytes a float32 parameter."""
-    # Backwards, last workers and blocks first: what the norms have read last is still in the cache.
+    """Second pass: undo the last extrapolation, average and move. 20 bytes per float32 parameter."""
+    # Backwards, last workers and blocks first: what the first pass read last is still in the cache.
     worker = first_worker + tl.num_programs(0) - 1 - tl.program_id(0)
     row = tl.load(worker_rows + worker).to(tl.int64)
     gradient = tl.load(gradients + row)
-    if EARLY:  # pragma: no cover - a GPU's own
+    if EARLY:  # pragma: no cover - needs a GPU
         cuda.gdc_wait()
     moves = gradient != 0
     if HAS_FOUND_INF:

@@ -1,4 +1,4 @@
-"""The fused step as one operator of torch's: what a compiled step calls, without a break in its graph."""
+"""Fused step as one torch operator, which a compiled step calls without a break in its graph."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 from ..._algorithm import scalar
+from ..lists import Gathered
 from .gradients import EMPTY, readable
 from .plan import settings
-from .tables import SCOPES, Facts, Tables, row
+from .tables import SCOPES, GroupTraits, Tables, row
 
-Groups = list[dict[str, Any]]
-
-# Tables of the latest callers, by all that they were made of but the gradients' places; they hold no parameter.
+# Tables of the latest callers, by everything that they depend on except the gradients' addresses. They hold no
+# parameter.
 _latest: dict[tuple[Any, ...], Tables] = {}
-_captured: list[Tables] = []  # of graphs, which may be replayed at any time
+_captured: list[Tables] = []  # graphs may replay these at any time
 CALLERS = 8
 
 
@@ -28,22 +28,24 @@ def fused_step(
     records: list[Tensor],
     numbers: Tensor,
     places: list[int],
-    facts: list[int],
+    traits: list[int],
     scale: Tensor | None,
     found_inf: Tensor | None,
 ) -> None:
-    """One step; `places` has group and number of each parameter, `facts` scope, coupling and noise of each group."""
+    """Take a step. `places`: group and position of each parameter. `traits`: scope, coupling, noise of each group."""
     gradients = [_laid_out(g, p) for g, p in zip(gradients, params, strict=True)]
     tensors = (*params, *zs, *offsets, *steps, *records)
     looks = [(t.dtype, t.shape, t.stride()) for t in (*params, *gradients, *zs)]
     aligned = [t.data_ptr() % 16 for t in gradients]
-    key = (*(t.data_ptr() for t in tensors), *looks, *aligned, *places, *facts)
+    key = (*(t.data_ptr() for t in tensors), *looks, *aligned, *places, *traits)
     tables = _latest.pop(key, None)
     known = tables is not None
     if tables is None:
         columns = zip(params, gradients, zs, offsets, steps, places[::2], places[1::2], strict=True)
-        each = zip(records, facts[::3], facts[1::3], facts[2::3], strict=True)
-        groups = [Facts(record, SCOPES[scope], bool(coupled), bool(noise)) for record, scope, coupled, noise in each]
+        each = zip(records, traits[::3], traits[1::3], traits[2::3], strict=True)
+        groups = [
+            GroupTraits(record, SCOPES[scope], bool(coupled), bool(noise)) for record, scope, coupled, noise in each
+        ]
         tables = Tables([row(*column) for column in columns], groups, params[0].device)
     capturing = params[0].is_cuda and torch.cuda.is_current_stream_capturing()
     # Tables that are made in a capture are empty until it is replayed.
@@ -56,26 +58,31 @@ def fused_step(
         tables = _captured[-1]
     tables.settings.copy_(numbers)
     for number, (begin, end) in enumerate(tables.stages):
-        tables.aim(begin, [gradients[i].data_ptr() or EMPTY for i in tables.order[begin:end]])
-        tables.norms(number, scale)
-    tables.move(scale, found_inf, None)
+        tables.locate(begin, [gradients[i].data_ptr() or EMPTY for i in tables.order[begin:end]])
+        tables.first(number, scale)
+    tables.sizes(found_inf, None)
+    tables.second(scale, found_inf)
 
 
 def _laid_out(g: Tensor, p: Tensor) -> Tensor:
     return g if readable(g, p) else torch.empty_like(p, dtype=g.dtype).copy_(g)
 
 
-def call(groups: Groups, rows: list[list[list[Tensor]]], scale: Tensor | None, found_inf: Tensor | None) -> None:
-    """Call the operator for groups whose parameters, gradients, zs, offsets and steps are in `rows`."""
-    places: list[int] = []
-    facts: list[int] = []
-    values: list[Tensor] = []
-    for i, group in enumerate(groups):
-        record, numbers = group["record"], settings(group)
-        values += [torch.as_tensor(scalar(group, name)) for name in ("lr", "beta")]
-        values += [torch.full((), number, dtype=record.dtype, device=record.device) for number in numbers[2:]]
-        places += [x for j, p in enumerate(group["params"]) if p.grad is not None for x in (i, j)]
-        facts += [SCOPES.index(group["norm_scope"]), int(numbers[5] != 0), int(group["stochastic_rounding"])]
-    columns = [[tensor for own in rows for tensor in own[k]] for k in range(5)]
-    records = [group["record"] for group in groups]
-    fused_step(*columns, records, torch.stack(values).view(len(groups), -1), places, facts, scale, found_inf)
+class FusedOperator:
+    """Takes a step by calling the operator."""
+
+    def step(self, step: Gathered) -> None:
+        """Take a step."""
+        places: list[int] = []
+        traits: list[int] = []
+        values: list[Tensor] = []
+        for i, group in enumerate(step.groups):
+            record, own = group["record"], settings(group)
+            values += [torch.as_tensor(scalar(group, name)) for name in own._fields[:2]]  # lr and β
+            values += [torch.full((), number, dtype=record.dtype, device=record.device) for number in own[2:]]
+            places += [x for j, p in enumerate(group["params"]) if p.grad is not None for x in (i, j)]
+            traits += [SCOPES.index(group["norm_scope"]), int(own.coupled != 0), int(group["stochastic_rounding"])]
+        columns = [[tensor for own in step.columns for tensor in own[k]] for k in range(5)]
+        records = [group["record"] for group in step.groups]
+        table = torch.stack(values).view(len(step.groups), -1)
+        fused_step(*columns, records, table, places, traits, step.scale, step.found_inf)

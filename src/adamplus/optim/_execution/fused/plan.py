@@ -1,7 +1,6 @@
-"""Fused execution: the plan of an eager step, checked against what the optimizer holds before anything is written.
+"""Plan of a fused step: the tables, and the checks that they still fit what the optimizer holds.
 
-The plan has the tables that the kernels read. It is made anew when parameters or state are other ones; gradients may
-come, go and move from step to step.
+A plan is made anew if parameters or state are other tensors. Gradients may come, go and move from step to step.
 """
 
 import copy
@@ -15,53 +14,54 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from ..._ranks import ALONE, PLAIN, Joint, Share, is_split, local, local_gradient
-from ..._settings import check_plain
+from ... import _settings
+from ..._ranks import ALONE, ORDINARY, Joint, Share, is_sharded, local, local_gradient
 from ..._state import scalar_dtype, suit, together
-from . import tables as _tables
+from .. import lists
+from ..choice import capturing
+from . import tables
+from .columns import GroupColumns
 from .gradients import NO_OVERRIDES, POINTER, SAME_PLACES, Gradients
-from .tables import TYPES, Facts, Row, Tables, row
+from .tables import TYPES, GroupTraits, Tables, TensorRow, row
 
-SETTINGS = ("lr", "beta", "beta_power", "norm_power", "eps")
 LOCAL = operator.attrgetter("_local_tensor")
-NUMBERS = operator.itemgetter(*SETTINGS, "weight_decay", "decoupled_weight_decay", "maximize")
+NUMBERS = operator.itemgetter(
+    "lr", "beta", "beta_power", "norm_power", "eps", "weight_decay", "decoupled_weight_decay", "maximize"
+)
 PARAMS, RECORD = operator.itemgetter("params"), operator.itemgetter("record")
-
-Groups = list[dict[str, Any]]
-State = dict[Tensor, dict[str, Tensor]]
 
 
 class Placed:
-    """Tensors that the tables point at, and where they were then. That they are held keeps the places their own."""
+    """Tensors that the tables point at, with their addresses. Holding them keeps the addresses theirs."""
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         self.tensors = list(tensors)
         self.at, self.numbers = list(map(POINTER, self.tensors)), list(range(len(self.tensors)))
 
     def stay(self) -> bool:
-        """Whether they are there still: `.data` can be given another place."""
+        """Whether they are still there: `.data` can be set to other memory."""
         return SAME_PLACES(self.tensors, self.at, self.numbers)
 
 
 class Plan:
-    """Tables for the parameters of an optimizer that have state."""
+    """Tables for the parameters of an optimizer that have state, and the steps that they take."""
 
-    def __init__(self, groups: Groups, state: State, joint: Joint | None = None) -> None:
+    def __init__(self, groups: lists.Groups, state: lists.State, joint: Joint | None = None) -> None:
         device = next(p.device for group in groups for p in group["params"])
         _prepare(groups, state, device)
         self.joint, self.traits, self.held = joint, _traits(groups), list(_held(groups, state))
         places = [(g, i, p) for g, group in enumerate(groups) for i, p in enumerate(group["params"]) if state.get(p)]
         shares = [ALONE if joint is None else joint.shares[g][i] for g, i, _ in places]
         rows = [_row(g, i, p, state[p], share) for (g, i, p), share in zip(places, shares, strict=True)]
-        self.tables = Tables(rows, [facts(group) for group in groups], device)
+        self.tables = Tables(rows, [traits_of(group) for group in groups], device)
         self.params = [places[i][-1] for i in self.tables.order]
-        # Of DTensors, kernels have the local tensors.
-        self.split = [t for _, _, p in places for t in (p, state[p]["z"]) if is_split(t)]
+        # The kernels step the local tensors of DTensors.
+        self.split = [t for _, _, p in places for t in (p, state[p]["z"]) if is_sharded(t)]
         self.locals = list(map(local, self.split))
         ps, zs = ([getattr(rows[i], name) for i in self.tables.order] for name in ("p", "z"))
-        dtypes = [kind[1] for kind in self.tables.kinds]
+        dtypes = [kind.gradient for kind in self.tables.kinds]
         self.inputs = [Placed([*ps[b:e], *zs[b:e]]) for b, e in self.tables.stages]
-        # Who gives other places to scalars gives them to all: a look at some of them is enough.
+        # Scalars are only ever reallocated all at once, so checking the first and the last is enough.
         self.scalars = Placed([rows[0].offset, rows[0].step, rows[-1].offset, rows[-1].step, groups[0]["record"]])
         self.gradients = [Gradients(self.params[b:e], ps[b:e], dtypes[b:e]) for b, e in self.tables.stages]
         self.stateless = [p for group in groups for p in group["params"] if not state.get(p)]
@@ -69,38 +69,54 @@ class Plan:
         self.tensors: list[tuple[int, int, Tensor]] = []
 
     def twin(self) -> Self:
-        """A plan for a graph that is being captured: replays need gradients' places and settings of their own."""
+        """Plan for a graph that is being captured: replays need their own addresses of gradients and settings."""
         twin = copy.copy(self)
         twin.tables, twin.numbers = self.tables.twin(), []
         twin.gradients = [Gradients(g.params, g.locals, g.dtypes) for g in self.gradients]
         return twin
 
-    def step(self, groups: Groups, state: State, scale: Tensor | None, found_inf: Tensor | None) -> bool:
-        """Take a step, if the tables still tell the truth; say whether they do."""
+    def again(
+        self,
+        groups: lists.Groups,
+        state: lists.State,
+        scale: Tensor | None,
+        found_inf: Tensor | None,
+        captured: list[Any],
+    ) -> bool:
+        """Take a step, and return whether the plan still held. A graph that is being captured gets its own plan."""
+        plan = self
+        if capturing():
+            plan = self.twin()
+            captured.append(plan)  # its tables must outlive the graph
+        return plan.step(groups, state, scale, found_inf)
+
+    def step(self, groups: lists.Groups, state: lists.State, scale: Tensor | None, found_inf: Tensor | None) -> bool:
+        """Take a step of Algorithm 1 if the tables still fit. Return whether they do; nothing changes otherwise."""
         if _traits(groups) != self.traits or not self.scalars.stay():
             return False
         with self._on_device():
             self.configure(groups)
-            # Norms only read, so the device begins with those of the largest tensors while the host looks at the
-            # others, and is busy with these while the host looks whether all that it holds is still the optimizer's.
+            # The first pass only reads, so the device begins with the largest tensors while the host checks the
+            # others, and is busy with these while the host checks that the plan is still the optimizer's.
             seen: list[Any] = []
             for number, (begin, _) in enumerate(self.tables.stages):
                 if not self.inputs[number].stay():
                     return False
                 places, gradients = self.gradients[number].look()
-                if places is None or not self.tables.aim(begin, places):
+                if places is None or not self.tables.locate(begin, places):
                     return False
                 seen.append(gradients)
-                self.tables.norms(number, scale)
+                self.tables.first(number, scale)
             if not (any(self.tables.at) and self._holds(groups, state)):
                 return False
-            self.tables.move(scale, found_inf, self.joint)
+            self.tables.sizes(found_inf, self.joint)
+            self.tables.second(scale, found_inf)
         moved = zip(self.params, self.tables.at, strict=True) if 0 in self.tables.at else ()
         with NO_OVERRIDES():
             increment_version([p for p, place in moved if place] or self.params)
         return True
 
-    def _holds(self, groups: Groups, state: State) -> bool:
+    def _holds(self, groups: lists.Groups, state: lists.State) -> bool:
         """Whether the tables are of these parameters and this state."""
         now = list(_held(groups, state))
         return (
@@ -111,42 +127,65 @@ class Plan:
         )
 
     def _on_device(self) -> Any:
-        """Triton launches on the current device, which need not be the tensors' own."""
+        """Context in which the tensors' device is the current one, on which Triton launches."""
         index = self.tables.device_index
         if index is None or torch._C._cuda_getDevice() == index:
             return nullcontext()
         return torch.cuda.device(index)  # pragma: no cover - a second GPU, which CI has not
 
-    def configure(self, groups: Groups) -> None:
-        """Bring the groups' settings to the device, where they have changed."""
+    def configure(self, groups: lists.Groups) -> None:
+        """Copy the groups' settings to the device, if they have changed."""
         numbers = list(chain.from_iterable(map(NUMBERS, groups)))
         if not self.numbers or not all(map(operator.is_, numbers, self.numbers)):
             self._configure(groups)
             self.numbers = numbers
-        for i, j, value in self.tensors:  # whose values may have changed in any case
+        for i, j, value in self.tensors:  # their values may have changed
             self.tables.settings[i, j].copy_(value.detach().reshape(()), non_blocking=True)
 
-    def _configure(self, groups: Groups) -> None:
+    def _configure(self, groups: lists.Groups) -> None:
         values: list[float] = []
         self.tensors = []
         for i, group in enumerate(groups):
-            check_plain(group)
+            _settings.check_plain(group)
             for j, value in enumerate(settings(group)):
                 if isinstance(value, Tensor):
                     self.tensors.append((i, j, value))
                 values.append(0.0 if isinstance(value, Tensor) else value)
-        self.tables.bring(self.tables.settings, values)
+        self.tables.upload(self.tables.settings, values)
 
 
-def settings(group: dict[str, Any]) -> list[Any]:
-    """A line of the table of settings: numbers, of which lr and β may be tensors."""
+class Fused:
+    """Takes a step by a new plan, and returns the plan for the next step."""
+
+    def step(self, step: lists.Gathered) -> Plan | None:
+        """Take a step."""
+        with torch.inference_mode(False):  # or the tables could not be written to outside of that mode
+            plan = Plan(step.groups, step.state, step.joint)
+        if not plan.again(step.groups, step.state, step.scale, step.found_inf, step.captured):
+            raise RuntimeError("a gradient does not match its parameter: give it the same shape and device")
+        if capturing():  # its tables are empty until the graph is replayed, so no eager step may use them
+            step.captured.append(plan)
+            return None
+        return plan
+
+
+def settings(group: dict[str, Any]) -> GroupColumns:
+    """Row of the table of settings. lr and β may be tensors."""
     coupled = _coupled(group)
-    sign = -1.0 if group["maximize"] else 1.0
-    return [*(group[name] for name in SETTINGS), coupled, group["weight_decay"] - coupled, sign]
+    return GroupColumns(
+        lr=group["lr"],
+        beta=group["beta"],
+        beta_power=group["beta_power"],
+        norm_power=group["norm_power"],
+        eps=group["eps"],
+        coupled=coupled,
+        decoupled=group["weight_decay"] - coupled,
+        sign=-1.0 if group["maximize"] else 1.0,
+    )
 
 
-def refusal(groups: Groups, state: State) -> str | None:
-    """Why the kernels cannot step these parameters, if they cannot."""
+def refusal(groups: lists.Groups, state: lists.State) -> str | None:
+    """Why the kernels cannot step these parameters, or None if they can."""
     for g, group in enumerate(groups):
         if (dtype := group["state_dtype"]) is not None and dtype not in TYPES:
             return f"group {g} has state_dtype={dtype}, and the kernels take float32, bfloat16 and float16"
@@ -154,18 +193,18 @@ def refusal(groups: Groups, state: State) -> str | None:
             what = f"parameter {i} of group {g} is "
             if (own := state.get(p)) and own["z"].dtype not in TYPES:
                 return f"z of parameter {i} of group {g} is {own['z'].dtype}"
-            if own and own["offset"].dtype != torch.float32 and not group["fused"]:  # asked for, it is made one
+            if own and own["offset"].dtype != torch.float32 and not group["fused"]:  # fused=True converts it
                 return f"offset of parameter {i} of group {g} is {own['offset'].dtype}"
             if p.grad is not None and p.grad.dtype not in TYPES and p.dtype in TYPES:
                 return f"the gradient of parameter {i} of group {g} is {p.grad.dtype}"
-            if is_split(p) and group["norm_scope"] != "global":
+            if is_sharded(p) and group["norm_scope"] != "global":
                 return what + f"a DTensor, and norm_scope is {group['norm_scope']!r}"
             p = local(p)
-            if type(p) not in PLAIN:
+            if type(p) not in ORDINARY:
                 return what + f"a {type(p).__name__}"
             if p.dtype not in TYPES:
                 return what + f"{p.dtype}, and the kernels take float32, bfloat16 and float16"
-            if not (p.is_cuda or _tables.INTERPRETED):
+            if not (p.is_cuda or tables.INTERPRETED):
                 return what + f"on {p.device}, and the kernels run on CUDA"
             if not _dense(p):
                 return what + "a view with gaps"
@@ -174,19 +213,19 @@ def refusal(groups: Groups, state: State) -> str | None:
     return None
 
 
-def facts(group: dict[str, Any]) -> Facts:
-    """What of a group is in the tables."""
-    return Facts(group["record"], group["norm_scope"], _coupled(group) != 0, group["stochastic_rounding"])
+def traits_of(group: dict[str, Any]) -> GroupTraits:
+    """What the tables depend on in a group."""
+    return GroupTraits(group["record"], group["norm_scope"], _coupled(group) != 0, group["stochastic_rounding"])
 
 
-def _row(g: int, i: int, p: Tensor, state: dict[str, Tensor], share: Share) -> Row:
+def _row(g: int, i: int, p: Tensor, state: dict[str, Tensor], share: Share) -> TensorRow:
     own = local(p)
     gradient = own if p.grad is None else local_gradient(p.grad, p)
     return row(own, gradient, local(state["z"]), state["offset"], state["step"], g, i, share)
 
 
 def _dense(p: Tensor) -> bool:
-    """Whether p fills a stretch of memory, in whatever order."""
+    """Whether p fills a stretch of memory without gaps, in any order."""
     if p.is_contiguous():  # most are, and a compiler cannot sort sizes that it does not know
         return True
     expected = 1
@@ -197,29 +236,29 @@ def _dense(p: Tensor) -> bool:
     return True
 
 
-def _prepare(groups: Groups, state: State, device: torch.device) -> None:
-    """Bring state to the parameters' device and into their layout, where it is not."""
+def _prepare(groups: lists.Groups, state: lists.State, device: torch.device) -> None:
+    """Move state to the parameters' device and into their layout, if it is elsewhere."""
     params = [p for group in groups for p in group["params"] if state.get(p)]
     elsewhere = [p for p in params if state[p]["step"].device != p.device]
     homes = [(p.device, torch.float32) for p in elsewhere]
     for p, step in zip(elsewhere, together([state[p]["step"] for p in elsewhere], homes), strict=True):
-        state[p]["step"] = step  # pragma: no cover - of another device, which CI has not
+        state[p]["step"] = step  # pragma: no cover - CI has one device
     for p in params:
         suit(p, state[p])
     for group in groups:
         group["record"] = group["record"].to(device, scalar_dtype(device))
 
 
-def _traits(groups: Groups) -> list[Any]:
-    """What of the settings is in the tables, or decides how a step is executed."""
+def _traits(groups: lists.Groups) -> list[Any]:
+    """Settings that are in the tables, or decide how a step is executed."""
     return [
         (len(g["params"]), g["norm_scope"], _coupled(g) != 0, g["stochastic_rounding"], g["fused"], g["foreach"])
         for g in groups
     ]
 
 
-def _held(groups: Groups, state: State) -> Iterable[Any]:
-    """The objects that the tables were made from."""
+def _held(groups: lists.Groups, state: lists.State) -> Iterable[Any]:
+    """Objects that the tables were made from."""
     parameters, states = chain.from_iterable(map(PARAMS, groups)), chain.from_iterable(map(dict.values, state.values()))
     return chain(map(RECORD, groups), parameters, states)
 

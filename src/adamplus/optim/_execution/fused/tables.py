@@ -1,4 +1,4 @@
-"""The tables that the fused kernels read, and the launches over them, few whatever the number of tensors."""
+"""Tables that the fused kernels read, and the launches over them: few, however many tensors there are."""
 
 import copy
 import os
@@ -15,7 +15,8 @@ from torch.linalg import vector_norm
 
 from ..._ranks import ALONE, Joint, Share
 from ..rounding import salt
-from . import kernels as _kernels
+from . import kernels
+from .columns import CoefficientColumns, GroupColumns, Record, RecordColumns, ScopeColumns, TensorColumns
 
 # A worker is one program of a launch, of about eight blocks; at least and at most so many. Captured on an H200, 11 M
 # parameters take 87 µs with 132 · 32 workers and 97 with 132 · 96; 124 M take 864 and 842 µs (829 with 132 · 256, which
@@ -25,21 +26,34 @@ BLOCK, WARPS, WORKERS = 1024, 4, (132 * 32, 132 * 96)
 LARGE, HEAD = 1 << 25, 8
 TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 SCOPES = ("global", "group", "tensor")
+RATE, BETA = CoefficientColumns._fields.index("rate"), GroupColumns._fields.index("beta")
+NORM_SUM, STEPS = Record._fields.index("norm_sum"), Record._fields.index("steps")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels on CPU tensors, for tests
 DIRECT = EARLY = triton.__version__.startswith("3.6.")  # where launching by hand and before the end was tried
 
 
-class Facts(NamedTuple):
-    """What of a group is in the tables; its other settings are numbers that kernels read."""
+class GroupTraits(NamedTuple):
+    """What the tables depend on in a group. Its other settings are numbers that the kernels read."""
 
     record: Tensor
     scope: str
-    coupled: bool
-    stochastic: bool
+    is_coupled: bool
+    is_stochastic: bool
 
 
-class Row(NamedTuple):
-    """A tensor with its state: a line of the table."""
+class Kind(NamedTuple):
+    """What the kernels are compiled for. One launch covers all tensors of one kind."""
+
+    p: torch.dtype
+    gradient: torch.dtype
+    z: torch.dtype
+    is_coupled: bool
+    is_stochastic: bool
+    is_aligned: bool
+
+
+class TensorRow(NamedTuple):
+    """A tensor with its state, for one row of the table."""
 
     p: Tensor
     z: Tensor
@@ -54,26 +68,29 @@ class Row(NamedTuple):
 
 def row(
     p: Tensor, g: Tensor, z: Tensor, offset: Tensor, step: Tensor, group: int, number: int, share: Share = ALONE
-) -> Row:
-    """The line of parameter `number` of a group, whose gradients look like `g`."""
-    return Row(p, z, offset, step, g.dtype, all(t.data_ptr() % 16 == 0 for t in (p, g, z)), group, number, share)
+) -> TensorRow:
+    """Row of parameter `number` of a group, whose gradients have the dtype and alignment of `g`."""
+    return TensorRow(p, z, offset, step, g.dtype, all(t.data_ptr() % 16 == 0 for t in (p, g, z)), group, number, share)
 
 
 class Tables:
-    """Where tensors and their state are, which workers take which of them, and which tensors share a norm."""
+    """Addresses of tensors and state, the workers that take them, the scopes that share a norm, and both passes.
 
-    def __init__(self, rows: Sequence[Row], groups: Sequence[Facts], device: torch.device) -> None:
-        def kind(row: Row) -> tuple[Any, ...]:
-            facts = groups[row.group]
-            stochastic = facts.stochastic and row.p.dtype == torch.bfloat16
-            return row.p.dtype, row.gradient_dtype, row.z.dtype, facts.coupled, stochastic, row.aligned
+    `first` and `second` are the two passes of `Execution`, each over all tensors. `sizes` computes η between them.
+    """
 
-        def scope(row: Row) -> tuple[int, int, int]:
+    def __init__(self, rows: Sequence[TensorRow], groups: Sequence[GroupTraits], device: torch.device) -> None:
+        def kind(row: TensorRow) -> Kind:
+            group = groups[row.group]
+            is_stochastic = group.is_stochastic and row.p.dtype == torch.bfloat16
+            return Kind(row.p.dtype, row.gradient_dtype, row.z.dtype, group.is_coupled, is_stochastic, row.aligned)
+
+        def scope(row: TensorRow) -> tuple[int, int, int]:
             return _scope(groups[row.group].scope, row.group, row.number)
 
-        # Scopes are runs of rows, and kinds are runs within them; tensors that are scopes by themselves go by kind.
+        # Scopes are runs of rows, and kinds are runs within them. Tensors that are a scope each are sorted by kind.
         # The largest kind and its largest tensors are first.
-        sizes = Counter[Any]()
+        sizes = Counter[Kind]()
         for row in rows:
             sizes[kind(row)] += row.p.numel()
         self.order = sorted(
@@ -87,7 +104,7 @@ class Tables:
         workers = [max(1, min(count, round(count * each))) for count in blocks]
         first = [0, *accumulate(workers)]
 
-        def launches(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int, Any]]:
+        def launches(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int, Kind]]:
             return [(first[begin], first[end] - first[begin], self.kinds[begin]) for begin, end in runs]
 
         runs = _runs(self.kinds)
@@ -103,124 +120,148 @@ class Tables:
         number = {scope(rows[begin]): i for i, (begin, _) in enumerate(scopes)}
         self.shared = [w for begin, end in scopes if scope(rows[begin])[0] == 0 for w in (first[begin], first[end])]
         self.singles = [
-            (facts.record, g, [i for i, row in enumerate(rows) if row.group == g])
-            for g, facts in enumerate(groups)
-            if facts.scope == "tensor" and any(row.group == g for row in rows)
+            (group.record, g, [i for i, row in enumerate(rows) if row.group == g])
+            for g, group in enumerate(groups)
+            if group.scope == "tensor" and any(row.group == g for row in rows)
         ]
         lines = [
-            (*(t.data_ptr() for t in (row.p, row.z, row.offset, row.step)), row.p.numel(), begin, count, row.group,
-             salt(row.group, row.number, row.share.number))
+            TensorColumns(
+                p=row.p.data_ptr(),
+                z=row.z.data_ptr(),
+                offset=row.offset.data_ptr(),
+                step=row.step.data_ptr(),
+                size=row.p.numel(),
+                first_worker=begin,
+                workers=count,
+                group=row.group,
+                salt=salt(row.group, row.number, row.share.number),
+            )
             for row, begin, count in zip(rows, first, workers, strict=False)
-        ]  # fmt: skip
-        records = [(f.record.data_ptr(), number.get(_scope(f.scope, g, -1), -1)) for g, f in enumerate(groups)]
+        ]
+        records = [
+            RecordColumns(group.record.data_ptr(), number.get(_scope(group.scope, g, -1), -1))
+            for g, group in enumerate(groups)
+        ]
         self.kept: list[Tensor] = []
-        self.table = self._upload(lines, torch.int64, device)
+        self.table = self._table(lines, torch.int64, device)
         self.at = [0] * len(rows)
         self.gradients = torch.zeros(len(rows), dtype=torch.int64, device=device)
         narrow = torch.int16 if len(rows) < 1 << 15 else torch.int32
-        self.worker_rows = self._upload([i for i, n in enumerate(workers) for _ in range(n)], narrow, device)
-        self.scopes = self._upload([(b, e, first[b], first[e]) for b, e in scopes], torch.int64, device)
-        self.records = self._upload(records, torch.int64, device)
-        self.settings = torch.empty(len(groups), 8, dtype=torch.float64, device=device)
-        self.coefficients = torch.empty(len(rows), 4, dtype=torch.float32, device=device)
+        self.worker_rows = self._table([i for i, n in enumerate(workers) for _ in range(n)], narrow, device)
+        self.scopes = self._table([ScopeColumns(b, e, first[b], first[e]) for b, e in scopes], torch.int64, device)
+        self.records = self._table(records, torch.int64, device)
+        self.settings = torch.empty(len(groups), len(GroupColumns._fields), dtype=torch.float64, device=device)
+        self.coefficients = torch.empty(len(rows), len(CoefficientColumns._fields), dtype=torch.float32, device=device)
         self.partial = torch.empty(first[-1], dtype=torch.float64, device=device)
         self.scope_norms = torch.empty(len(scopes), dtype=torch.float64, device=device)
         shares = [row.share for row, count in zip(rows, workers, strict=True) for _ in range(count)]
         self.parts = {
-            channel: self._upload([(s.channel == channel) / s.copies for s in shares], torch.float64, device)
+            channel: self._table([(s.channel == channel) / s.copies for s in shares], torch.float64, device)
             for channel in ({s.channel for s in shares} if any(s.channel >= 0 for s in shares) else ())
-        }  # what counts of a worker's squares, by the sum over ranks that it goes to
+        }  # the part of a worker's squares that counts in each sum over ranks
         self.device_index = device.index
-        # Kernels that follow others are on the device before these end, and wait there: saves 2 µs for each.
+        # A kernel that follows another one is launched before that ends, and waits on the device: saves 2 µs each.
         self.early = EARLY and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-        self.direct: dict[int, list[tuple[Any, tuple[int, int, int], tuple[Any, ...]]]] = {}  # of each phase
+        self.direct: dict[str, list[tuple[Any, tuple[int, int, int], tuple[Any, ...]]]] = {}  # launches of each phase
 
     def twin(self) -> Self:
-        """The same tables, with gradients' places and settings of their own."""
+        """Copy of the tables with its own addresses of gradients and its own settings."""
         twin = copy.copy(self)
         twin.gradients, twin.settings = torch.zeros_like(self.gradients), torch.empty_like(self.settings)
         twin.at, twin.kept, twin.direct = [0] * len(self.at), [], {}
         return twin
 
-    def aim(self, begin: int, at: list[int]) -> bool:
-        """Tell kernels where gradients are from row `begin` on, 0 for nowhere; False where they must be aligned."""
+    def locate(self, begin: int, at: list[int]) -> bool:
+        """Tell the kernels where the gradients from row `begin` on are. Return False if one is no longer aligned."""
         end = begin + len(at)
         if at != self.at[begin:end]:
-            if any(place % 16 and kind[-1] for place, kind in zip(at, self.kinds[begin:end], strict=True)):
+            if any(place % 16 and kind.is_aligned for place, kind in zip(at, self.kinds[begin:end], strict=True)):
                 return False
             self.at[begin:end] = at
-            self.bring(self.gradients[begin:end], at)
+            self.upload(self.gradients[begin:end], at)
         return True
 
-    def bring(self, table: Tensor, values: Sequence[Any]) -> None:
-        """Copy numbers to the device, without waiting."""
+    def upload(self, table: Tensor, values: Sequence[Any]) -> None:
+        """Copy numbers to the device without waiting for it."""
         host = torch.tensor(values, dtype=table.dtype, device="cpu", pin_memory=table.is_cuda).view(table.shape)
         table.copy_(host, non_blocking=True)
         if table.is_cuda and torch.cuda.is_current_stream_capturing():  # pragma: no cover - CUDA, which CI has not
             self.kept.append(host)  # a captured copy reads it at every replay
 
-    def norms(self, stage: int, scale: Tensor | None) -> None:
-        """Σ z² of a stage's tensors; nothing else is written."""
-        amp = scale is not None
-        if not amp and self._again(stage):  # pragma: no cover - see _again
+    def first(self, stage: int, scale: Tensor | None) -> None:
+        """First pass over the tensors of a stage: Σ z_t² of each worker. Nothing else is written."""
+        phase = None if scale is not None else f"first {stage}"
+        if self._repeat(phase):  # pragma: no cover - see _repeat
             return
         tables = (self.table, self.gradients, self.settings, self.worker_rows)
+        scale_at = self.partial if scale is None else scale
         launched = []
-        for first, count, (p, g, z, coupled, _, aligned) in self.stage_launches[stage]:
-            arguments = (*tables, first, scale if amp else self.partial, self.partial)
-            options = (TYPES[p], TYPES[g], TYPES[z], amp, coupled, aligned, BLOCK, self.early)
-            launched.append(_launch(_kernels.norms, count, WARPS, False, *arguments, *options))
-        self._remember(None if amp else stage, launched)
+        for first, count, kind in self.stage_launches[stage]:
+            types = (TYPES[kind.p], TYPES[kind.gradient], TYPES[kind.z])
+            options = (scale is not None, kind.is_coupled, kind.is_aligned, BLOCK, self.early)
+            arguments = (*tables, first, scale_at, self.partial, *types, *options)
+            launched.append(_launch(kernels.norms, count, WARPS, False, *arguments))
+        self._remember(phase, launched)
 
-    def move(self, scale: Tensor | None, found_inf: Tensor | None, joint: Joint | None) -> None:
-        """Put the norms together, and move everything."""
+    def sizes(self, found_inf: Tensor | None, joint: Joint | None) -> None:
+        """‖z‖ and η of each scope, in one kernel; offsets, step counts and records are updated."""
         if joint is not None:
             self._sum_over(joint)
-        phase = None if scale is not None or found_inf is not None else len(self.stages)
-        if phase is None or not self._again(phase):  # pragma: no branch - see _again
-            self._move(phase, scale, found_inf)
+        phase = None if found_inf is not None else "sizes"
+        if self._repeat(phase):  # pragma: no cover - see _repeat
+            return
+        inf_at = self.partial if found_inf is None else found_inf
+        launched = _launch(
+            kernels.scalars, len(self.scopes), 8, self.early,
+            self.table, self.gradients, self.settings, self.scopes, self.partial, inf_at, self.coefficients,
+            self.scope_norms, self.records, len(self.records), found_inf is not None, 1024, self.early,
+        )  # fmt: skip
+        self._remember(phase, [launched])
+
+    def second(self, scale: Tensor | None, found_inf: Tensor | None) -> None:
+        """Second pass: move ŵ and z."""
+        phase = None if scale is not None or found_inf is not None else "second"
+        if not self._repeat(phase):  # pragma: no branch - see _repeat
+            self._launch_second(phase, scale, found_inf)
         for record, g, rows in self.singles:
             self._record_singles(record, g, rows, found_inf)
 
-    def _move(self, phase: int | None, scale: Tensor | None, found_inf: Tensor | None) -> None:
+    def _launch_second(self, phase: str | None, scale: Tensor | None, found_inf: Tensor | None) -> None:
         scale_at, inf_at = (self.partial if t is None else t for t in (scale, found_inf))
-        launched = [
-            _launch(
-                _kernels.scalars, len(self.scopes), 8, self.early,
-                self.table, self.gradients, self.settings, self.scopes, self.partial, inf_at, self.coefficients,
-                self.scope_norms, self.records, len(self.records), found_inf is not None, 1024, self.early,
-            )
-        ]  # fmt: skip
         tables = (self.table, self.gradients, self.settings, self.worker_rows)
-        for first, count, (p, g, z, coupled, stochastic, aligned) in self.launches:
-            options = (scale is not None, found_inf is not None, coupled, stochastic, aligned, BLOCK, self.early)
-            types = (TYPES[p], TYPES[g], TYPES[z])
+        launched = []
+        for first, count, kind in self.launches:
+            types = (TYPES[kind.p], TYPES[kind.gradient], TYPES[kind.z])
+            options = (
+                scale is not None, found_inf is not None, kind.is_coupled, kind.is_stochastic, kind.is_aligned, BLOCK,
+                self.early,
+            )  # fmt: skip
             arguments = (*tables, first, scale_at, inf_at, self.coefficients, *types, *options)
-            launched.append(_launch(_kernels.update, count, WARPS, self.early, *arguments))
+            launched.append(_launch(kernels.update, count, WARPS, self.early, *arguments))
         self._remember(phase, launched)
 
-    def _remember(self, phase: int | None, launched: list[Any]) -> None:
-        """Keep the launches of a phase for `_again`: all of them, or none."""
+    def _remember(self, phase: str | None, launched: list[Any]) -> None:
+        """Keep the launches of a phase for `_repeat`, if all of them can be repeated."""
         if phase is not None and None not in launched:  # pragma: no cover - the interpreter has no launcher
             self.direct[phase] = launched
 
-    def _again(self, phase: int) -> bool:
-        """The launches of before, without Triton's look at each argument: 4 to 6 µs each, instead of about 30."""
-        if (launches := self.direct.get(phase)) is None:
+    def _repeat(self, phase: str | None) -> bool:
+        """Repeat the launches of a phase, if they are known: 4 to 6 µs each, instead of 30 through Triton's checks."""
+        if phase is None or (launches := self.direct.get(phase)) is None:
             return False
-        stream = torch._C._cuda_getCurrentRawStream(self.device_index)  # pragma: no cover - as above
+        stream = torch._C._cuda_getCurrentRawStream(self.device_index)  # pragma: no cover - needs a GPU
         for launch, grid, arguments in launches:  # pragma: no cover
             launch(*grid, stream, *arguments)
         return True  # pragma: no cover
 
-    def _upload(self, values: list[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
+    def _table(self, values: list[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
         table = torch.empty(torch.tensor(values, device="cpu").shape, dtype=dtype, device=device)
-        self.bring(table, values)
+        self.upload(table, values)
         return table
 
     def _sum_over(self, joint: Joint) -> None:
-        """Put the other ranks' squares to this one's."""
-        if not self.shared:  # nothing of this rank's yet
+        """Add the other ranks' squares to this one's."""
+        if not self.shared:  # this rank has had no gradient yet
             joint.sum({}, self.partial.new_zeros(()))
             return
         begin, end = self.shared
@@ -229,24 +270,24 @@ class Tables:
         own.copy_(joint.sum({(-1, -1): squares}, own[0])[-1, -1] / (end - begin))
 
     def _record_singles(self, record: Tensor, g: int, rows: list[int], found_inf: Tensor | None) -> None:
-        """A group of which each tensor has its own norm: the norm over the group, and the largest η."""
+        """Record of a group whose tensors have a norm each: the norm over the group, and the largest η."""
         begin, end = rows[0], rows[-1] + 1
         if not any(self.at[begin:end]):
             return
-        last = len(self.scope_norms) - (len(self.at) - end)  # single tensors are the last scopes, one a row
+        last = len(self.scope_norms) - (len(self.at) - end)  # these scopes are the last, one for each row
         norm = vector_norm(self.scope_norms[last - (end - begin) : last])
-        eta = self.coefficients[begin:end, 2].amax() * self.settings[g, 1]
-        new = torch.stack([norm, eta, record[2] + norm, record[3] + 1])
+        eta = self.coefficients[begin:end, RATE].amax() * self.settings[g, BETA]
+        new = torch.stack([norm, eta, record[NORM_SUM] + norm, record[STEPS] + 1])
         record.copy_(new if found_inf is None else torch.where(found_inf == 0, new, record))
 
 
 def _launch(kernel: Any, programs: int, warps: int, early: bool, *arguments: Any) -> Any:
-    """Launch, and tell how to do it again, where that is known."""
+    """Launch a kernel, and return how to repeat that, or None if it is not known."""
     options = {"launch_pdl": True} if early else {}
     compiled = kernel[(programs,)](*arguments, num_warps=warps, **options)
     if compiled is None or not DIRECT:
         return None
-    run = compiled.run  # pragma: no cover - the interpreter compiles nothing
+    run = compiled.run  # pragma: no cover - needs a GPU
     pdl = (run.launch_cooperative_grid, run.launch_pdl)  # pragma: no cover
     where = (*pdl, None, None, compiled.packed_metadata, None, None, None)  # pragma: no cover
     places = (a.data_ptr() if isinstance(a, Tensor) else a for a in arguments)  # pragma: no cover

@@ -1,0 +1,171 @@
+"""Checkpoints of an optimizer: its state_dict, and loading one that fits."""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from . import _settings
+from ._norm import scalar_dtype
+from ._ranks import is_sharded
+from ._state import home_of, new_record, offset_dtype, step_device, together
+
+STATE = ("z", "offset", "step")
+EXECUTION = ("foreach", "fused", "capturable", "differentiable")
+NAMES: dict[Any, Any] = {dtype: str(dtype) for dtype in _settings.STATE_DTYPES}
+INSTEAD = "Load it into the optimizer that wrote it, and start Adam⁺ from the model alone"
+
+
+def is_called_by_checkpoint() -> bool:
+    """Whether torch.distributed.checkpoint calls this step, with zero gradients and lr 0, only to create the state.
+
+    The caller's name decides. Gradients could not: a warm-up may begin with lr 0 and, on some ranks, with zero
+    gradients, which then are z_0, and the ranks would not agree.
+    """
+    frame = sys._getframe()
+    while (frame := frame.f_back) is not None:
+        if frame.f_code.co_name == "_init_optim_state" and frame.f_globals.get("__name__", "").startswith("torch."):
+            return True
+    return False
+
+
+def restore_state(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """Restore the state as it was saved: torch has cast it to the parameters' dtype, or shares it with `saved`."""
+    ids = [i for group in saved["param_groups"] for i in group["params"]]
+    places = [(p, group) for group in optimizer.param_groups for p in group["params"]]
+    loaded = [(p, group, state) for i, (p, group) in zip(ids, places, strict=True) if (state := saved["state"].get(i))]
+    offset_homes = [(p.device, offset_dtype(p)) for p, _, _ in loaded]
+    step_homes = [(step_device(p, group), torch.float32) for p, group, _ in loaded]
+    offsets = together([state["offset"] for _, _, state in loaded], offset_homes)
+    steps = together([state["step"] for _, _, state in loaded], step_homes)
+    for (p, group, state), offset, step in zip(loaded, offsets, steps, strict=True):
+        z = state["z"].to(p.device, copy=True)
+        if dtype := group.get("state_dtype"):  # it may have been read into a z of another dtype
+            z = z.to(dtype.to_complex() if p.is_complex() else dtype)
+        optimizer.state[p] = {"z": z, "offset": offset, "step": step}
+    for group in optimizer.param_groups:
+        for name, value in optimizer.defaults.items():
+            group.setdefault(name, value)
+        device = home_of(group)
+        # A copy: groups that were one when they were saved would count into one record.
+        group["record"] = group["record"].to(device, scalar_dtype(device), copy=True)
+
+
+def dtypes_by_name(groups: list[dict[str, Any]], back: bool = False) -> list[dict[str, Any]]:
+    """Groups with dtypes as strings, or `back`: torch.distributed.checkpoint cannot gather a dtype."""
+    names = {name: dtype for dtype, name in NAMES.items()} if back else NAMES
+    return [{key: names.get(v, v) if key == "state_dtype" else v for key, v in group.items()} for group in groups]
+
+
+def complete(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    """Return the state_dict with what torch.distributed.checkpoint leaves out if it splits a saved group into several.
+
+    The last of these groups gets everything. The others get nothing or, from a full state_dict, what this optimizer
+    has. They keep their settings, and take the mode from the rest, and ‖z‖ and Σ‖z‖ too if all share one norm.
+    """
+    groups = dtypes_by_name(state_dict.get("param_groups", []), back=True)
+    pairs = zip(optimizer.param_groups, groups, strict=False)  # torch raises if their numbers differ
+    lacking = {i: own for i, (own, group) in enumerate(pairs) if _has_nothing_new(own, group)}
+    saved = next((group for i, group in enumerate(groups) if i not in lacking), {})
+    if {"training", "record"} <= set(saved):
+        for i, own in lacking.items():
+            record = saved["record"] if own["norm_scope"] == "global" else new_record(own)
+            groups[i] = {**own, **groups[i], "training": saved["training"], "record": record}
+    return {**state_dict, "param_groups": groups} if groups else state_dict
+
+
+def _has_nothing_new(own: dict[str, Any], group: dict[str, Any]) -> bool:
+    if not all(isinstance(name, str) for name in group["params"]):  # a number: the groups are as they were saved
+        return False
+    if set(group) == {"params"}:
+        return True
+    same = group.get("training") == own["training"] and isinstance(group.get("record"), Tensor)
+    return same and torch.equal(group["record"].cpu(), own["record"].cpu())
+
+
+def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any], check: Callable[[dict[str, Any]], None]) -> None:
+    """Raise, before anything changes, for a state_dict that this optimizer cannot continue. `check` checks settings."""
+    if not {"state", "param_groups"} <= set(state_dict):
+        raise ValueError(
+            f"a state_dict has state and param_groups, this one has {', '.join(map(str, state_dict)) or 'nothing'}"
+        )
+    groups = state_dict["param_groups"]
+    for i, group in enumerate(groups):
+        if missing := [name for name in ("beta", "norm_power", "training", "record") if name not in group]:
+            raise ValueError(f"this state_dict is not Adam⁺'s: its group {i} has no {', '.join(missing)}. {INSTEAD}")
+        if torch.as_tensor(group["record"]).shape != (4,):  # a kernel would write past it
+            raise ValueError(
+                f"record of group {i} must be ‖z‖, η, Σ‖z‖ and the number of steps, got {group['record']!r}"
+            )
+        check({**optimizer.defaults, **group, **{name: optimizer.defaults[name] for name in EXECUTION}})
+    if len({group["training"] for group in groups}) > 1:
+        raise ValueError("this state_dict has groups in train mode and groups in eval mode: save them in one mode")
+    ids = [i for group in groups for i in group["params"]]
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for i, p in zip(ids, params, strict=False):  # torch raises if their numbers differ
+        state = state_dict["state"].get(i)
+        if not state:
+            continue
+        if set(state) != set(STATE) or not all(isinstance(value, Tensor) for value in state.values()):
+            raise ValueError(
+                f"this state_dict is not Adam⁺'s: parameter {i} has the state {', '.join(state)}, "
+                f"not {', '.join(STATE)}. {INSTEAD}"
+            )
+        if state["z"].shape != p.shape:
+            raise ValueError(
+                f"parameter {i} has shape {tuple(p.shape)}, its z in this state_dict {tuple(state['z'].shape)}: "
+                "build the optimizer over the same parameters, in the same order, as when it was saved"
+            )
+        if is_sharded(state["z"]) != is_sharded(p):
+            raise ValueError(
+                f"parameter {i} is {'sharded' if is_sharded(p) else 'whole'}, its z in this state_dict "
+                "is not: load it by set_optimizer_state_dict of torch.distributed.checkpoint.state_dict, "
+                "with full_state_dict=True in its options where z is whole"
+            )
+
+
+@contextmanager
+def loading(optimizer: Any, check: Callable[[dict[str, Any]], None]) -> Iterator[None]:
+    """Let torch's `load_state_dict`, called inside of the block, restore state, mode and settings as they were saved.
+
+    How steps are executed (foreach, capturable, …) stays this optimizer's own.
+    """
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    own = [{name: group[name] for name in EXECUTION} for group in groups]
+    powers = [(group["norm_power"], group["beta_power"]) for group in groups]
+    saved: dict[str, Any] = {}
+
+    def prepare(_: Any, candidate: dict[str, Any]) -> dict[str, Any]:
+        candidate = complete(optimizer, candidate)
+        refuse_foreign(optimizer, candidate, check)
+        saved.update(candidate)
+        return candidate
+
+    def restore(_: Any) -> None:
+        optimizer._torn, optimizer._training = False, optimizer.param_groups[0]["training"]
+        for group, execution in zip(optimizer.param_groups, own, strict=True):
+            group.update(execution)
+        with torch.inference_mode(False):  # or state could not be written to outside of that mode
+            restore_state(optimizer, saved)
+
+    hooks = (
+        optimizer.register_load_state_dict_pre_hook(prepare),  # last, so that it sees what the user's own hooks made
+        optimizer.register_load_state_dict_post_hook(restore, prepend=True),
+    )
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+    loaded = [(group["norm_power"], group["beta_power"]) for group in optimizer.param_groups]
+    if loaded != powers:
+        warnings.warn(
+            f"a state_dict of another method was loaded: its powers (of the norm, of β) are {loaded}, and this "
+            f"{type(optimizer).__name__} had {powers}. It continues with the loaded powers",
+            stacklevel=4,
+        )

@@ -1,0 +1,64 @@
+"""Columns of the tables that the fused kernels read. Tables are filled and indexed by these names."""
+
+from typing import NamedTuple
+
+
+class TensorColumns(NamedTuple):
+    """One row for each tensor (int64): addresses, size, the workers that take it, its group, and its noise."""
+
+    p: int
+    z: int
+    offset: int
+    step: int
+    size: int
+    first_worker: int
+    workers: int
+    group: int
+    salt: int
+
+
+class GroupColumns(NamedTuple):
+    """One row for each group (float64): its settings. `coupled` or `decoupled` is λ, `sign` is −1 to maximize."""
+
+    lr: float
+    beta: float
+    beta_power: float
+    norm_power: float
+    eps: float
+    coupled: float
+    decoupled: float
+    sign: float
+
+
+class CoefficientColumns(NamedTuple):
+    """One row for each tensor (float32): what the scalar kernel leaves for the second pass."""
+
+    old_offset: float
+    weight: float
+    rate: float
+    keep: float
+
+
+class ScopeColumns(NamedTuple):
+    """One row for each norm (int64): the tensors and workers that it is over."""
+
+    row: int
+    end_row: int
+    worker: int
+    end_worker: int
+
+
+class RecordColumns(NamedTuple):
+    """One row for each group (int64): the address of its record, and its scope or −1."""
+
+    record: int
+    scope: int
+
+
+class Record(NamedTuple):
+    """A group's record (float64), which `stats()` reads."""
+
+    norm: float
+    eta: float
+    norm_sum: float
+    steps: float
