@@ -137,3 +137,9 @@ def test_the_readme_has_the_results_of_the_demo():
         digits, pydoc, tones = ((float(row["mean"]), float(row["standard_error"])) for row in found)
         cells = f"{100 * digits[0]:.1f} ± {100 * digits[1]:.1f} | {pydoc[0]:.1f} ± {pydoc[1]:.1f} | "
         assert f"| {label} | {cells}{100 * tones[0]:.1f} ± {100 * tones[1]:.1f} |" in page
+
+
+def test_the_map_of_the_code_is_up_to_date():
+    page = ROOT / "CONTRIBUTING.md"
+    written = runpy.run_path(str(ROOT / "docs" / "tables" / "map.py"))["page_with_map"]
+    assert page.read_text() == written(page.read_text()), "run python docs/tables/map.py"
