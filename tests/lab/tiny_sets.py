@@ -7,13 +7,11 @@ import pytest
 from data.writers import mfc, write_cifar, write_swb300, write_wikitext
 from torch import nn
 
-from adamplus.lab.data.root import VARIABLE
-from adamplus.lab.tasks import cifar10 as _cifar10
-from adamplus.lab.tasks import cifar10_paper, cifar100_paper
-from adamplus.lab.tasks import cifar100 as _cifar100
+from adamplus.lab.data import VARIABLE
+from adamplus.lab.tasks import cifar
 from adamplus.lab.tasks.speech import Speech
-from adamplus.lab.tasks.switchboard import Switchboard
-from adamplus.lab.tasks.text import Text
+from adamplus.lab.tasks.swb300 import Swb300
+from adamplus.lab.tasks.wikitext2 import Wikitext2
 
 WORDS = {"GO": "G OW", "YES": "Y EH S", "SO": "S OW"}
 PHONES = ("G", "OW", "Y", "EH", "S", "SIL")
@@ -76,14 +74,9 @@ class SmallNetwork(nn.Sequential):
 def make_small(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     """Let tasks read from a root, with models that take no time."""
     monkeypatch.setenv(VARIABLE, str(root))
-    for module, name in (
-        (_cifar10, "ResNet18"),
-        (cifar10_paper, "ResNet18"),
-        (_cifar100, "VGG19"),
-        (cifar100_paper, "VGG19"),
-    ):
-        monkeypatch.setattr(module, name, SmallNetwork)
-    monkeypatch.setattr(Text, "width", 8)
+    for name in ("ResNet18", "VGG19"):
+        monkeypatch.setattr(cifar, name, SmallNetwork)
+    monkeypatch.setattr(Wikitext2, "width", 8)
     for name, value in (("layers", 1), ("width", 8), ("projection", 6)):
         monkeypatch.setattr(Speech, name, value)
-    monkeypatch.setattr(Switchboard, "count", 9)
+    monkeypatch.setattr(Swb300, "tied_states", 9)

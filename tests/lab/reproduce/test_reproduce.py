@@ -167,7 +167,7 @@ class TestCommand:
     ):
         words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", tmp_path)
         said("cifar10", "--optimizers", "msgd", *words)
-        monkeypatch.setattr(tasks, "digest", lambda path: "newer")
+        monkeypatch.setattr(tasks.registry, "digest", lambda path: "newer")
         assert trained(said("cifar10", "--optimizers", "sgd", *words)) == [1]
         assert record(tmp_path / "paper-1-epochs" / "cifar10")["labels"] == ["sgd:lr=0.1;weight_decay=0"]
         found = read(tmp_path, "paper-1-epochs", EXPERIMENTS["cifar10"])

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ..models import StackedLSTM, forget
+from .language import NextWord, in_streams
 from .task import Split
-from .words import Words, in_streams
 
 STREAMS, LENGTH = 16, 16
 LAYERS, WIDTH, DROPOUT = 2, 48, 0.1
@@ -43,7 +43,7 @@ class Model(nn.Module):
         return scores.unflatten(1, (windows, length)).transpose(0, 1)
 
 
-class Pydoc(Words):
+class Pydoc(NextWord):
     """Which word is next in the manual that comes with Python (pydoc), an LSTM of two layers.
 
     A row is a window of all parallel streams, [streams, length], so a batch of one row is a step.

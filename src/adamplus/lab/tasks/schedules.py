@@ -1,30 +1,50 @@
-"""The paper's schedules, as functions of where a run stands; shorter runs keep their shape."""
+"""The paper's experiments: how their settings change during a run, and for which optimizers."""
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from .task import Task
 
 SCHEDULED = ("sgd", "msgd", "nigt", "adam-plus", "nadam-plus")
-"""Those whose rates the paper lowers. Of Adam and AdaGrad it tells the first rate alone, which is kept here."""
+"""Optimizers whose learning rates the paper lowers. Of Adam and AdaGrad it gives only the first rate, which is kept."""
 SCHEDULE_FREE = ("schedule-free-sgd", "schedule-free-adamw")
 
 
-def is_scheduled(optimizer: str, paper: bool) -> bool:
-    """Whether the rate of that optimizer is lowered: in the paper, some; in a tuned comparison, all that can be."""
-    return optimizer in SCHEDULED if paper else optimizer not in SCHEDULE_FREE
+class Experiment(Task):
+    """A task of the paper's experiments.
+
+    Args:
+        paper: Whether to follow the paper: no training data is held out for tuning, and Adam's and AdaGrad's learning
+            rates stay constant. Otherwise every optimizer follows the schedule, except schedule-free ones.
+    """
+
+    paper_description: ClassVar[str]
+    """The description of the task with `paper=True`; the class's docstring describes it without."""
+
+    def __init__(self, paper: bool = False) -> None:
+        self.paper: bool = paper
+
+    def is_scheduled(self, optimizer: str) -> bool:
+        """Whether the schedule applies to an optimizer, given by its registered name or its file."""
+        return optimizer in SCHEDULED if self.paper else optimizer not in SCHEDULE_FREE
 
 
 def drops(epoch: int, epochs: int) -> int:
-    """How many of CIFAR's drops lie behind before an epoch (0, 1, …): at 150/350 and 250/350 of the run."""
+    """The number of CIFAR's learning rate drops before an epoch (0, 1, …): at 150/350 and at 250/350 of the run."""
     return sum(350 * epoch >= drop * epochs for drop in (150, 250))
 
 
 def annealings(progress: float) -> int:
-    """How often the speech experiments' rate was annealed, after that part of a run: 20 epochs, before each of 10."""
+    """How often the speech experiments have annealed the rate at a fraction of a run.
+
+    In 20 epochs, they anneal before each of the last 10.
+    """
     return max(0, math.floor(20 * progress + 1e-9) - 9)
 
 
 def saturations(history: Sequence[Mapping[str, float]]) -> int:
-    """After how many epochs the loss on validation data was not below all that were before it."""
+    """The number of epochs whose validation loss was not below that of every epoch before."""
     best, found = math.inf, 0
     for line in history:
         if line["validation_loss"] < best:

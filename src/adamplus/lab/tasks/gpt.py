@@ -1,4 +1,4 @@
-"""WikiText-2 by a small GPT, which the paper does not try; 1,200 steps."""
+"""WikiText-2 with a small GPT, for 1,200 steps; this task is not in the paper."""
 
 import math
 
@@ -6,14 +6,14 @@ from torch import Tensor, nn
 
 from ..data import data_root
 from ..models import GPT
+from .language import NextWord, wikitext2
 from .task import Moment, Split
-from .words import Words, wikitext2
 
 LENGTH = 256
-WARM_UP = 1 / 12
+WARM_UP = 1 / 12  # of the run
 
 
-class Wikitext2GPT(Words):
+class Wikitext2GPT(NextWord):
     """WikiText-2, GPT of 6 layers, 384 wide (tied, dropout 0.1); 34 windows of 256, clip 1; warm-up and cosine."""
 
     epochs = 5
@@ -23,21 +23,21 @@ class Wikitext2GPT(Words):
     stepwise = True
 
     def data(self) -> dict[str, Split]:
-        """Windows of the three texts; the last words of a text that fill no window are left."""
+        """Windows of the three texts; the last words of a text are left out if they fill no window."""
         return wikitext2(data_root(), _windows)[0]
 
     def model(self) -> nn.Module:
-        """23.5 M parameters."""
+        """A GPT of 23.5 M parameters."""
         return GPT(wikitext2(data_root(), _windows)[1], LENGTH)
 
     def schedule(self, now: Moment) -> dict[str, float]:
-        """Linearly up over the first twelfth (100 steps), and down by half a cosine; the same for everybody."""
+        """A linear warm-up over the first twelfth (100 steps), then half a cosine; the same for every optimizer."""
         if now.progress < WARM_UP:
-            return {"lr": max(now.progress, 0.0005) / WARM_UP}  # 0 would be a step to nowhere
+            return {"lr": max(now.progress, 0.0005) / WARM_UP}  # a rate of 0 would be a step that changes nothing
         return {"lr": (1 + math.cos(math.pi * (now.progress - WARM_UP) / (1 - WARM_UP))) / 2}
 
 
 def _windows(numbers: Tensor) -> Split:
-    """Words and those that follow, [windows, length]."""
+    """Words and the words after them, [windows, length]."""
     used = (len(numbers) - 1) // LENGTH * LENGTH
     return numbers[:used].view(-1, LENGTH), numbers[1 : used + 1].view(-1, LENGTH)
