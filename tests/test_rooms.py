@@ -109,7 +109,7 @@ def test_every_folder_is_in_the_order():
         ("lab.report.page", "lab._store", "secret", "not in the __all__"),
         ("optim._state", "theory", "Settings", "the other way"),
         ("lab._store.spec", "lab.report", "report", "the other way"),
-        ("lab.data.root", "lab", "compare", "the other way"),
+        ("lab.data.data_set", "lab", "compare", "the other way"),
         ("integrations.lightning", "optim._norm", "combine", "inside of the room optim"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adamplus.lab._present.statistics import summarize
-from adamplus.lab.data.root import VARIABLE
+from adamplus.lab.data import VARIABLE
 from adamplus.lab.reproduce import growth as _growth
 from adamplus.lab.reproduce import reproduction as _reproduce
 from adamplus.lab.reproduce.experiments import NAMES

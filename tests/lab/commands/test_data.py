@@ -8,8 +8,7 @@ from data.writers import write_wikitext
 from typer.testing import CliRunner, Result
 
 from adamplus.lab.commands.data import data_app
-from adamplus.lab.data import SETS, DataSet, File, Layout, Source, downloads
-from adamplus.lab.data.fetching import Report
+from adamplus.lab.data import SETS, DataSet, File, Layout, ProgressCallback, Source, downloads
 from adamplus.lab.errors import InputError
 
 
@@ -25,11 +24,11 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Layout("plain", ("toy",), (File("file", digest),))
     monkeypatch.setitem(SETS, "toy", DataSet("toy", "Toy", (layout,), "free", "https://toy.example", (way,)))
 
-    def fetch(address: str, to: Path, digest: str, report: Report, patience: object) -> None:
+    def fetch(address: str, to: Path, digest: str, progress: ProgressCallback, patience: object) -> None:
         if to.parent.parent.name == "offline":
             raise InputError(f"{address}: no connection")
         to.write_bytes(b"x")
-        report("file", 1, 1)
+        progress("file", 1, 1)
 
     monkeypatch.setattr(downloads, "fetch", fetch)
 
@@ -88,4 +87,4 @@ def test_a_file_is_no_folder_of_data(command: tuple[str, ...], tmp_path: Path):
     (tmp_path / "file").write_text("")
     result = run(*command, "--data", tmp_path / "file")
     assert result.exit_code == 2
-    assert "file is no folder, and data sets are in one: name it by --data or $ADAMPLUS_DATA" in result.output
+    assert "file is not a folder: name the folder of data sets by --data or $ADAMPLUS_DATA" in result.output

@@ -10,7 +10,7 @@ from data.writers import member, pack, tar_with
 
 from adamplus.lab.data import SETS, DataSet, File, Layout, Source, download
 from adamplus.lab.data.data_set import Tree
-from adamplus.lab.data.digests import digest_of_tree
+from adamplus.lab.data.verification import digest_of_tree
 from adamplus.lab.errors import InputError
 
 

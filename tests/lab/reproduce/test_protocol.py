@@ -9,7 +9,7 @@ from tiny_sets import write_all
 from torch import nn
 
 from adamplus.lab import tasks
-from adamplus.lab.data.root import VARIABLE
+from adamplus.lab.data import VARIABLE
 from adamplus.lab.models import VGG19, LanguageModel, ResNet18
 from adamplus.lab.models.acoustic import AcousticModel
 

@@ -7,7 +7,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from .. import data
-from ..data import Report
+from ..data import ProgressCallback
 from .errors import said_plainly
 
 data_app: typer.Typer = typer.Typer(help="Data sets: where they are, verify, download.", no_args_is_help=True)
@@ -70,7 +70,7 @@ def download(
             typer.echo(f"{name} is in {path}; {data.SETS[name].licence}")
 
 
-def _bar(progress: Progress) -> Report:
+def _bar(progress: Progress) -> ProgressCallback:
     """A line of the display for every file."""
     bars = {}
 

@@ -1,10 +1,9 @@
 """The data sets of the paper's experiments: where they are, whether they are right, how to get and to read them."""
 
-from .data_set import DataSet, File, Layout, Place, Source, Tree
+from .data_set import VARIABLE, DataSet, File, Layout, Place, Source, Tree, data_root
 from .downloads import download
-from .fetching import Patience, Report
+from .fetching import Patience, ProgressCallback
 from .readers import an4, cifar, fsdd, kaldi, wikitext
-from .root import VARIABLE, data_root
 from .sets import SETS
 from .verification import Checked, verify, where
 
@@ -17,7 +16,7 @@ __all__ = [
     "Layout",
     "Patience",
     "Place",
-    "Report",
+    "ProgressCallback",
     "Source",
     "Tree",
     "an4",

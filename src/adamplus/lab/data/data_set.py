@@ -1,5 +1,6 @@
-"""What a data set is: the layouts it is found in, its digests, and where it comes from."""
+"""What a data set is: the layouts it is found in, its digests, its sources, and the folder of all data sets."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -7,6 +8,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import InputError
+
+VARIABLE = "ADAMPLUS_DATA"
+"""Environment variable that names the folder of all data sets."""
+
+
+def data_root(named: Path | str | None = None) -> Path:
+    """The folder of all data sets: `named` if given, else $ADAMPLUS_DATA, else ~/.cache/adamplus."""
+    root = Path(named or os.environ.get(VARIABLE) or Path("~", ".cache", "adamplus")).expanduser()
+    if root.exists() and not root.is_dir():
+        raise InputError(f"{root} is not a folder: name the folder of data sets by --data or ${VARIABLE}")
+    return root
 
 
 @dataclass(frozen=True)

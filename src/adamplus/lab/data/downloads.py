@@ -8,13 +8,13 @@ from pathlib import Path
 
 from ..errors import InputError
 from .data_set import DataSet, Source
-from .fetching import Patience, Report, fetch
+from .fetching import Patience, ProgressCallback, fetch
 from .sets import find
 from .unpack import unpack
 from .verification import check_folder, verify
 
 
-def download(name: str, root: Path, report: Report | None = None, patience: Patience | None = None) -> Path:
+def download(name: str, root: Path, progress: ProgressCallback | None = None, patience: Patience | None = None) -> Path:
     """Have a data set under a root, and tell where it is; one that is there already, and right, is left alone.
 
     Until the end everything is in ROOT/NAME.download, from where an interrupted download goes on.
@@ -34,7 +34,7 @@ def download(name: str, root: Path, report: Report | None = None, patience: Pati
     with _workshop(root / f"{name}.download") as workshop:
         for way in one.ways:
             try:
-                _one_way(one, way, workshop, folder, report, patience)
+                _one_way(one, way, workshop, folder, progress, patience)
                 break
             except InputError as error:
                 problems.append(str(error))
@@ -42,8 +42,8 @@ def download(name: str, root: Path, report: Report | None = None, patience: Pati
             others = "" if place is None else f"; what was in {place.path} is as it was"
             raise InputError(f"{one.title} could not be downloaded: {'; '.join(problems)}{others}. See {one.home}")
     if wrong := [c for c in check_folder(one.name, one.layouts[0], folder) if c.status == "wrong digest"]:
-        told = ", ".join(f"{c.path.relative_to(folder)}: {c.note}" for c in wrong)
-        raise InputError(f"{one.title} is in {folder}, and so are files that are not of it ({told}): move these away")
+        listed = ", ".join(f"{c.path.relative_to(folder)}: {c.note}" for c in wrong)
+        raise InputError(f"{one.title} is in {folder}, and so are files that are not of it ({listed}): move these away")
     return folder
 
 
@@ -52,14 +52,14 @@ def _one_way(
     way: tuple[Source, ...],
     workshop: Path,
     folder: Path,
-    report: Report | None,
+    progress: ProgressCallback | None,
     patience: Patience | None,
 ) -> None:
     unpacked = workshop / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
     unpacked.mkdir()
     for source in way:  # all of them first: one that cannot be had must not cost those that are there
-        fetch(source.address, workshop / source.name, source.digest, report, patience)
+        fetch(source.address, workshop / source.name, source.digest, progress, patience)
     for source in way:
         fetched = workshop / source.name
         if source.inside is None:
@@ -71,8 +71,8 @@ def _one_way(
             fetched.unlink()
     wrong = [c for c in check_folder(one.name, one.layouts[0], unpacked) if c.status in ("missing", "wrong digest")]
     if wrong:
-        told = ", ".join(f"{c.path.relative_to(unpacked)}: {c.status}" for c in wrong)
-        raise InputError(f"what {way[0].address} gives is not {one.title} ({told})")
+        listed = ", ".join(f"{c.path.relative_to(unpacked)}: {c.status}" for c in wrong)
+        raise InputError(f"what {way[0].address} gives is not {one.title} ({listed})")
     _put(unpacked, folder)
     shutil.rmtree(workshop)
 

@@ -12,15 +12,15 @@ from typing import IO
 
 from ... import __version__
 from ..errors import InputError
-from .digests import digest_of
+from .verification import digest_of
 
 BLOCK = 1 << 16
 LIMIT = 4 << 30
 AGENT = f"adamplus/{__version__}"  # some servers turn away who says Python-urllib
 AGAIN = (408, 425, 429, 500, 502, 503, 504)  # answers that may be another one in a moment
 
-Report = Callable[[str, int, int | None], None]
-"""Is told a file's name, how many bytes have come, and how many there are, where the server says so."""
+ProgressCallback = Callable[[str, int, int | None], None]
+"""A function of a file's name, the number of bytes received, and the total if the server announces it."""
 
 
 class _BrokenError(Exception):
@@ -38,17 +38,21 @@ class Patience:
 
 
 def fetch(
-    address: str, to: Path, digest: str | None, report: Report | None = None, patience: Patience | None = None
+    address: str,
+    to: Path,
+    digest: str | None,
+    progress: ProgressCallback | None = None,
+    patience: Patience | None = None,
 ) -> None:
     """Have the file that the address leads to at `to`, with that digest; what has come so far lies beside it."""
     if to.exists() and (digest is None or digest_of(to, digest) == digest):
         return
     part = to.with_name(to.name + ".part")
     resumed = _size(part) > 0
-    _receive(address, part, report, patience or Patience())
+    _receive(address, part, progress, patience or Patience())
     if resumed and digest is not None and digest_of(part, digest) != digest:
         part.unlink()  # the two parts may be of different files: once more, as a whole
-        _receive(address, part, report, patience or Patience())
+        _receive(address, part, progress, patience or Patience())
     if digest is not None and (found := digest_of(part, digest)) != digest:
         part.unlink()
         raise InputError(
@@ -58,12 +62,12 @@ def fetch(
     part.replace(to)
 
 
-def _receive(address: str, part: Path, report: Report | None, patience: Patience) -> None:
+def _receive(address: str, part: Path, progress: ProgressCallback | None, patience: Patience) -> None:
     """Bring the part to its full length, over as many connections as that takes."""
     most, idle = _size(part), 0
     while True:
         try:
-            if _receive_once(address, part, report, patience.timeout):
+            if _receive_once(address, part, progress, patience.timeout):
                 return
             problem = "the connection ended early"
         except urllib.error.HTTPError as error:
@@ -87,7 +91,7 @@ def _receive(address: str, part: Path, report: Report | None, patience: Patience
         time.sleep(patience.wait * 2 ** max(idle - 1, 0))
 
 
-def _receive_once(address: str, part: Path, report: Report | None, timeout: float) -> bool:
+def _receive_once(address: str, part: Path, progress: ProgressCallback | None, timeout: float) -> bool:
     """Add what one connection gives; whether the file is whole then."""
     have = _size(part)
     headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"}
@@ -103,21 +107,21 @@ def _receive_once(address: str, part: Path, report: Report | None, timeout: floa
         total = have + int(length) if length.isascii() and length.isdigit() else None
         if (total or 0) > LIMIT:
             raise InputError(f"{address}: {total:,} bytes are announced, which no known data set has")
-        have = _copy(response, part, have, lambda size: report and report(part.stem, size, total))
+        have = _copy(response, part, have, lambda size: progress and progress(part.stem, size, total))
     if have > LIMIT:
         part.unlink()
         raise InputError(f"{address}: more than {LIMIT:,} bytes come, which no known data set has")
     return total is None or have == total
 
 
-def _copy(response: IO[bytes], part: Path, have: int, told: Callable[[int], object]) -> int:
+def _copy(response: IO[bytes], part: Path, have: int, received: Callable[[int], object]) -> int:
     try:
         with part.open("r+b" if have else "wb") as file:
             file.seek(have)
             while have <= LIMIT and (block := _read(response)):
                 file.write(block)
                 have += len(block)
-                told(have)
+                received(have)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

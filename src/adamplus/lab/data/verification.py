@@ -1,12 +1,12 @@
-"""Which data is there, and whether it is what it should be."""
+"""Digests of files, and whether the data sets under a root have the known ones."""
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ..errors import InputError
 from .data_set import DataSet, File, Layout, Place, Tree
-from .digests import digest_of, digest_of_bytes, digest_of_tree
 from .sets import SETS, find
 
 Status = Literal["ok", "missing", "wrong digest", "unknown digest"]
@@ -78,3 +78,24 @@ def _check_tree(name: str, tree: Tree, folder: Path) -> Checked:
     if found != tree.digest:
         return Checked(name, path, "wrong digest", f"{found}, and {tree.digest} is expected")
     return Checked(name, path, "ok", f"{len(paths):,} files")
+
+
+def digest_of(path: Path, like: str) -> str:
+    """The digest of a file by the algorithm of another digest; both are "md5:…" or "sha256:…"."""
+    algorithm = like.partition(":")[0]
+    with path.open("rb") as file:
+        return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
+
+
+def digest_of_bytes(content: bytes, like: str) -> str:
+    """The digest of bytes by the algorithm of another digest."""
+    algorithm = like.partition(":")[0]
+    return f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}"
+
+
+def digest_of_tree(folder: Path, paths: Iterable[Path]) -> str:
+    """SHA-256 over the name, a newline and the bytes of all files, ordered by name."""
+    total = hashlib.sha256()
+    for name, path in sorted((path.relative_to(folder).as_posix(), path) for path in paths):
+        total.update(name.encode() + b"\n" + path.read_bytes())
+    return f"sha256:{total.hexdigest()}"

@@ -23,7 +23,7 @@ ARCHIVES = {
 }
 
 
-def same(a: cifar.Cifar, b: cifar.Cifar) -> bool:
+def same(a: cifar.ImageSet, b: cifar.ImageSet) -> bool:
     return all(torch.equal(x, y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other, strict=True))
 
 

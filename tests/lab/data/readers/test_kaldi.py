@@ -130,7 +130,7 @@ def test_empty_archives_are_told(tmp_path: Path):
         ("a", "line 1: 'a' should be NAME ARCHIVE:BYTE"),
         ("a somewhere.ark", "should be NAME ARCHIVE:BYTE"),
         ("a x.ark:2\na x.ark:2", "line 2: a is there a second time"),
-        ("a nowhere.ark:2\nb nowhere.ark:2", "nowhere.ark: it cannot be read"),
+        ("a nowhere.ark:2\nb nowhere.ark:2", "nowhere.ark cannot be read"),
     ],
 )
 def test_tables_that_lead_nowhere_are_told(line: str, problem: str, tmp_path: Path):

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ..root import data_root
+from ..data_set import data_root
 from ..sets import find
-from .text import lines_of
+from .files import bytes_of, lines_of
 
 CEPSTRA = 13
 MARKS = ("<s>", "</s>", "<sil>")  # of beginning, end and silence, which some copies have in their transcriptions
@@ -26,7 +26,7 @@ class Utterance(NamedTuple):
     words: tuple[str, ...]
 
 
-class An4(NamedTuple):
+class Corpus(NamedTuple):
     """Both splits, by different speakers, and the dictionary."""
 
     train: tuple[Utterance, ...]
@@ -37,22 +37,19 @@ class An4(NamedTuple):
     """With SIL, for silence."""
 
 
-def read(root: Path | None = None) -> An4:
+def read(root: Path | None = None) -> Corpus:
     """The data set under a root: the official one has 948 utterances to train and 130 to test."""
     with find("an4").reading(data_root(root)) as place:
         etc = place.path / "etc"
         phones = tuple(line.strip() for line in lines_of(etc / "an4.phone") if line.strip())
         pronunciations = _dictionary(etc / "an4.dic", phones)
-        train, test = (_split(place.path, split, pronunciations) for split in ("train", "test"))
-        return An4(train, test, pronunciations, phones)
+        train, test = (_utterances(place.path, split, pronunciations) for split in ("train", "test"))
+        return Corpus(train, test, pronunciations, phones)
 
 
 def read_mfc(path: Path) -> Tensor:
     """A feature file of Sphinx: how many numbers follow, then the numbers, all big-endian in four bytes."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: it cannot be read ({error.strerror})") from error
+    content = bytes_of(path)
     if len(content) < 4:
         raise InputError(f"{path}: {len(content)} bytes are no feature file, which begins with a count of four bytes")
     count = int.from_bytes(content[:4], "big", signed=True)
@@ -87,7 +84,9 @@ def _dictionary(path: Path, phones: tuple[str, ...]) -> dict[str, tuple[tuple[st
     return found
 
 
-def _split(folder: Path, split: str, pronunciations: dict[str, tuple[tuple[str, ...], ...]]) -> tuple[Utterance, ...]:
+def _utterances(
+    folder: Path, split: str, pronunciations: dict[str, tuple[tuple[str, ...], ...]]
+) -> tuple[Utterance, ...]:
     control, spoken = folder / "etc" / f"an4_{split}.fileids", folder / "etc" / f"an4_{split}.transcription"
     transcripts = _transcripts(spoken, pronunciations)
     utterances = []

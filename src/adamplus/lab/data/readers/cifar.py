@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ..data_set import Place
-from ..root import data_root
+from ..data_set import Place, data_root
 from ..sets import find
-from .batches import KINDS, READERS, Batch
+from .cifar_formats import KINDS, READERS, ImageFile
+from .files import bytes_of
 
 LIMIT = 1 << 28
 """Bytes of a file: the largest, CIFAR-100's training images, has 155 million."""
@@ -27,33 +27,33 @@ class Images(NamedTuple):
     """Whole numbers, [n]."""
 
 
-class Cifar(NamedTuple):
+class ImageSet(NamedTuple):
     """Both splits, in the official order."""
 
     train: Images
     test: Images
 
 
-def read(name: Literal["cifar10", "cifar100"], root: Path | None = None) -> Cifar:
+def read(name: Literal["cifar10", "cifar100"], root: Path | None = None) -> ImageSet:
     """The data set under a root: the official one has 50,000 images to train and 10,000 to test."""
-    splits: dict[str, list[Batch]] = {"train": [], "test": []}
+    splits: dict[str, list[ImageFile]] = {"train": [], "test": []}
     with find(name).reading(data_root(root)) as place:
         split_of = {file.name: "test" if file.name.startswith("test") else "train" for file in place.layout.files}
         for (file, split), content in zip(split_of.items(), _contents(place, list(split_of)), strict=True):
             splits[split].append(READERS[place.layout.title](content, KINDS[name], f"{place.path}/{file}"))
-    return Cifar(_joined(splits["train"]), _joined(splits["test"]))
+    return ImageSet(_joined(splits["train"]), _joined(splits["test"]))
 
 
-def _joined(batches: list[Batch]) -> Images:
-    images = torch.from_numpy(np.concatenate([batch.images for batch in batches]))
-    labels = torch.from_numpy(np.concatenate([batch.labels for batch in batches]))
+def _joined(files: list[ImageFile]) -> Images:
+    images = torch.from_numpy(np.concatenate([file.images for file in files]))
+    labels = torch.from_numpy(np.concatenate([file.labels for file in files]))
     return Images(images.view(-1, 3, 32, 32), labels.long())
 
 
 def _contents(place: Place, names: list[str]) -> list[bytes]:
     """The bytes of the files, from the folder or in one pass over the archive."""
     if not place.packed:
-        return [_bytes(place.path / name) for name in names]
+        return [bytes_of(place.path / name) for name in names]
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(place.path) as archive:
@@ -73,10 +73,3 @@ def _contents(place: Place, names: list[str]) -> list[bytes]:
     if lacks := [name for name in names if name not in found]:
         raise InputError(f"{place.path}: this archive has no {', '.join(lacks)}")
     return [found[name] for name in names]
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: it cannot be read ({error.strerror})") from error

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ..root import data_root
+from ..data_set import data_root
 from ..sets import find
 
 RATE = 8000
@@ -28,14 +28,14 @@ class Recording(NamedTuple):
     """Among the recordings of this digit by this speaker."""
 
 
-class Fsdd(NamedTuple):
+class Corpus(NamedTuple):
     """Both splits, in the order of their names."""
 
     train: tuple[Recording, ...]
     test: tuple[Recording, ...]
 
 
-def read(root: Path | None = None) -> Fsdd:
+def read(root: Path | None = None) -> Corpus:
     """The data set under a root: the official one has 2,700 recordings to train and 300 to test."""
     with find("fsdd").reading(data_root(root)) as place:
         recordings = tuple(read_wav(path) for path in sorted(place.path.glob("*.wav")))
@@ -45,7 +45,7 @@ def read(root: Path | None = None) -> Fsdd:
             if not split:
                 problem = f"no recording is of the {name} split, which goes by the last number of a name"
                 raise InputError(f"{place.path}: {problem}")
-        return Fsdd(train, test)
+        return Corpus(train, test)
 
 
 def read_wav(path: Path) -> Recording:
@@ -59,7 +59,7 @@ def read_wav(path: Path) -> Recording:
             announced = file.getnframes()
             content = file.readframes(announced)
     except OSError as error:
-        raise InputError(f"{path}: it cannot be read ({error.strerror})") from error
+        raise InputError(f"{path} cannot be read ({error.strerror})") from error
     except Exception as error:  # whatever wave makes of a damaged file
         raise InputError(f"{path}: this is no wav file of plain samples ({str(error) or 'it is cut off'})") from error
     if form != (1, 16, RATE):

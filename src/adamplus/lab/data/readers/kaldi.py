@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ..root import data_root
-from ..sets import find
-from ..sets.swb300 import SPLITS, STREAMS
-from .text import lines_of
+from ..data_set import data_root
+from ..sets import SPLITS, STREAMS, find
+from .files import lines_of
 
 STATES = 32_000
 WIDTHS = {"fmllr": 40, "ivectors": 100}  # of a frame; logmel has as many as its owner chose, times three for deltas
@@ -101,17 +100,17 @@ class Archives:
         return InputError(f"{self.folder}: utterance {name}, {stream}: {problem}")
 
 
-class Speech(NamedTuple):
+class Corpus(NamedTuple):
     """Both splits."""
 
     train: Archives
     heldout: Archives
 
 
-def read(root: Path | None = None, states: int = STATES) -> Speech:
+def read(root: Path | None = None, states: int = STATES) -> Corpus:
     """SWB-300 under a root, as its owners have it."""
     folder = find("swb300").locate(data_root(root)).path
-    return Speech(*(Archives(folder / split, states) for split in SPLITS))
+    return Corpus(*(Archives(folder / split, states) for split in SPLITS))
 
 
 def archives(table: Path) -> list[Path]:
@@ -133,7 +132,7 @@ def read_array(entry: Entry, what: str) -> np.ndarray:
             file.seek(entry.offset)
             array = matio.read_kaldi(file)
     except OSError as error:
-        raise InputError(f"{entry.archive}: it cannot be read ({error.strerror})") from error
+        raise InputError(f"{entry.archive} cannot be read ({error.strerror})") from error
     except InputError:
         raise
     except Exception as error:  # whatever kaldiio and numpy make of half an array
@@ -178,7 +177,7 @@ def _from_archive(path: Path) -> dict[str, Entry]:
                 file.seek(-2, 1)
                 matio.read_kaldi(file)
     except OSError as error:
-        raise InputError(f"{path}: it cannot be read ({error.strerror})") from error
+        raise InputError(f"{path} cannot be read ({error.strerror})") from error
     except InputError:
         raise
     except Exception as error:

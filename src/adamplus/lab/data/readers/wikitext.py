@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ..root import data_root
+from ..data_set import data_root
 from ..sets import find
-from .text import lines_of
+from .files import lines_of
 
 END = "<eos>"
 UNKNOWN = "<unk>"
 
 
-class Words(NamedTuple):
+class Corpus(NamedTuple):
     """Three texts, each one long row of word numbers with an `<eos>` after every line."""
 
     train: Tensor
@@ -25,14 +25,14 @@ class Words(NamedTuple):
     """A word's place is its number; words are numbered as they first occur in the training text."""
 
 
-def read(root: Path | None = None) -> Words:
+def read(root: Path | None = None) -> Corpus:
     """The data set under a root: 2,088,628, 217,646 and 245,569 words, 33,278 different ones in the official one."""
     with find("wikitext2").reading(data_root(root)) as place:
         train, validation, test = (place.path / file.name for file in place.layout.files)
         words = _words(train)
         vocabulary = tuple(dict.fromkeys(word for line in words for word in line))
         numbers = {word: number for number, word in enumerate(vocabulary)}
-        return Words(
+        return Corpus(
             torch.tensor([numbers[word] for line in words for word in line]),
             _numbered(validation, numbers),
             _numbered(test, numbers),

@@ -1,7 +1,7 @@
 """CIFAR-10: 60,000 images of ten classes."""
 
 from ..data_set import DataSet, File, Layout, Source
-from ..readers.batches import KINDS, records
+from ..readers.cifar_formats import KINDS, records
 
 PICKLES = {  # the official files, and their images and labels in the binary layout, whose digests these are
     "data_batch_1": ("c99cafc152244af753f735de768cd75f", "5dd7e06a14cb22eb9f671a540d1b7c25"),

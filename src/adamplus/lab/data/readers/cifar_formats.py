@@ -26,7 +26,7 @@ class Kind:
 KINDS = {"cifar10": Kind(10, "labels", 1), "cifar100": Kind(100, "fine_labels", 2)}
 
 
-class Batch(NamedTuple):
+class ImageFile(NamedTuple):
     """Images and labels of one file."""
 
     images: np.ndarray
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
     """Bytes, [n]."""
 
 
-def from_pickle(content: bytes, kind: Kind, where: str) -> Batch:
+def from_pickle(content: bytes, kind: Kind, where: str) -> ImageFile:
     """A batch as `data_batch_1` or `train` has it."""
     loaded = pickles.load(content, where)
     if not isinstance(loaded, dict):
@@ -62,7 +62,7 @@ def _whole(values: Any, key: str, where: str) -> np.ndarray:
     return labels
 
 
-def from_binary(content: bytes, kind: Kind, where: str) -> Batch:
+def from_binary(content: bytes, kind: Kind, where: str) -> ImageFile:
     """A batch as `data_batch_1.bin` or `train.bin` has it."""
     width = kind.label_bytes + PIXELS
     if len(content) % width:
@@ -73,7 +73,7 @@ def from_binary(content: bytes, kind: Kind, where: str) -> Batch:
     return _checked(rows[:, kind.label_bytes :], rows[:, kind.label_bytes - 1].astype(np.int64), kind, where)
 
 
-READERS: dict[str, Callable[[bytes, Kind, str], Batch]] = {"python": from_pickle, "binary": from_binary}
+READERS: dict[str, Callable[[bytes, Kind, str], ImageFile]] = {"python": from_pickle, "binary": from_binary}
 """By the title of a layout."""
 
 
@@ -83,7 +83,7 @@ def records(pickled: bytes, kind: Kind) -> bytes:
     return np.concatenate([labels[:, None], images], axis=1).tobytes()
 
 
-def _checked(images: np.ndarray, labels: np.ndarray, kind: Kind, where: str) -> Batch:
+def _checked(images: np.ndarray, labels: np.ndarray, kind: Kind, where: str) -> ImageFile:
     if len(images) == 0:
         raise InputError(f"{where}: there is no image in it")
     if labels.shape != (len(images),):
@@ -94,4 +94,4 @@ def _checked(images: np.ndarray, labels: np.ndarray, kind: Kind, where: str) -> 
         raise InputError(
             f"{where}: image {row} has the label {labels[row]}, and labels are 0 to {kind.classes - 1}{other}"
         )
-    return Batch(images, labels.astype(np.uint8))
+    return ImageFile(images, labels.astype(np.uint8))
