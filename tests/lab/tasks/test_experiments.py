@@ -16,7 +16,7 @@ from torch import nn
 from adamplus.lab import tasks
 from adamplus.lab._compare.plan import plan
 from adamplus.lab._run import evaluation as _evaluation
-from adamplus.lab.data.alignment import aligned
+from adamplus.lab.data.alignment import read_aligned
 from adamplus.lab.errors import InputError
 from adamplus.lab.tasks import Moment, registry
 from adamplus.lab.tasks.schedules import annealings, drops, saturations
@@ -144,8 +144,8 @@ class TestData:
         data = task_of("an4").data()
         together, _ = task_of("an4-paper").data()["train"]
         assert len(data["train"][0]) + len(data["validation"][0]) == len(together)
-        speakers = {one.speaker for one in aligned(root).train}
-        assert not speakers & {one.speaker for one in aligned(root).test}
+        speakers = {one.speaker for one in read_aligned(root).train}
+        assert not speakers & {one.speaker for one in read_aligned(root).test}
         assert len(data["validation"][0]) == len(together) // len(speakers)  # one of them
 
     def test_one_speaker_cannot_be_held_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from ..data import data_root
-from ..data.alignment import Aligned, Spoken, aligned, chunks
+from ..data.alignment import AlignedCorpus, AlignedUtterance, chunks, read_aligned
 from ..errors import InputError
 from .speech import Speech
 from .task import Split
@@ -37,8 +37,8 @@ class An4(Speech):
 
 
 @cache
-def _aligned(root: Path) -> Aligned:
-    return aligned(root)
+def _aligned(root: Path) -> AlignedCorpus:
+    return read_aligned(root)
 
 
 @cache
@@ -56,6 +56,6 @@ def _splits(root: Path, paper: bool) -> dict[str, Split]:
     return {"train": _windows(train), "validation": _windows(validation), "test": _windows(found.test)}
 
 
-def _windows(utterances: Sequence[Spoken]) -> Split:
+def _windows(utterances: Sequence[AlignedUtterance]) -> Split:
     features = torch.cat([chunks(one.features) for one in utterances])
     return features, torch.cat([chunks(one.states) for one in utterances])

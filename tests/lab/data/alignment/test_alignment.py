@@ -9,18 +9,19 @@ import torch
 from data.writers import write_an4
 from tiny_sets import write_sentences
 
+from adamplus.lab._store import digest
 from adamplus.lab.data.alignment import (
     Sentence,
     Tying,
-    aligned,
     aligner,
+    best_path,
     chunks,
     deltas,
     flat_start,
-    realigned,
+    read_aligned,
     sentence,
 )
-from adamplus.lab.data.alignment import alignments as speech_aligned
+from adamplus.lab.data.alignment import alignments as _alignments
 from adamplus.lab.data.alignment.aligner import Item, align
 from adamplus.lab.data.alignment.features import normalized
 from adamplus.lab.data.alignment.viterbi import path_score
@@ -84,7 +85,7 @@ class TestSpeech:
         places, frames = len(one.contexts), 15
         for seed in range(5):
             scores = torch.randn(frames, places, generator=torch.Generator().manual_seed(seed))
-            path = realigned(one, scores)
+            path = best_path(one, scores)
             assert_path(one, path, frames)
             assert path_score(scores, path) == pytest.approx(best_of_all(one, scores), rel=1e-5)
 
@@ -92,12 +93,12 @@ class TestSpeech:
         one = sentence(["GO", "YES"], {"GO": [["G"]], "YES": [["Y"]]})
         scores = torch.full((15, 15), -1.0)
         scores[torch.arange(15), torch.arange(15)] = 0.0
-        assert realigned(one, scores).tolist() == list(range(15))
+        assert best_path(one, scores).tolist() == list(range(15))
 
     def test_too_few_frames_cannot_be_aligned(self):
         one = sentence(["GO"], SAID)
         with pytest.raises(ValueError, match="11 frames are too few for a sentence of 12 states"):
-            realigned(one, torch.zeros(11, 12))
+            best_path(one, torch.zeros(11, 12))
 
     def test_each_round_raises_the_likelihood_and_the_last_moves_little(self, root: Path):
         train, test = items(root)
@@ -119,16 +120,23 @@ class TestSpeech:
 
     def test_an_alignment_is_kept_and_not_made_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         write_sentences(tmp_path, speakers=2)
-        first = aligned(tmp_path)
-        monkeypatch.setattr(speech_aligned, "align", lambda *_: pytest.fail("it was there"))
-        second = aligned(tmp_path)
+        first = read_aligned(tmp_path)
+        monkeypatch.setattr(_alignments, "align", lambda *_: pytest.fail("it was there"))
+        second = read_aligned(tmp_path)
         assert all(torch.equal(a.states, b.states) for a, b in zip(first.train, second.train, strict=True))
         assert len(list((tmp_path / ".alignments").glob("*.pt"))) == 1
+
+    def test_an_alignment_is_made_again_once_its_code_changes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        write_sentences(tmp_path, speakers=2)
+        read_aligned(tmp_path)
+        monkeypatch.setattr(_alignments, "digest", lambda path: "edited" if path.name == "viterbi.py" else digest(path))
+        read_aligned(tmp_path)
+        assert len(list((tmp_path / ".alignments").glob("*.pt"))) == 2
 
     @pytest.mark.parametrize("content", [b"", b"PK half a file", b"others", b"backwards", b"beyond"])
     def test_a_kept_alignment_that_is_none_is_made_again(self, content: bytes, tmp_path: Path):
         write_sentences(tmp_path, speakers=2)
-        first = aligned(tmp_path)
+        first = read_aligned(tmp_path)
         (path,) = (tmp_path / ".alignments").glob("*.pt")
         others = {
             b"others": [torch.zeros(3)],
@@ -136,32 +144,32 @@ class TestSpeech:
             b"beyond": [one + 1 for one in torch.load(path)],
         }
         path.write_bytes(content) if content not in others else torch.save(others[content], path)
-        second = aligned(tmp_path)
+        second = read_aligned(tmp_path)
         assert all(torch.equal(a.states, b.states) for a, b in zip(first.train, second.train, strict=True))
 
     def test_data_that_cannot_be_written_beside_is_aligned_all_the_same(self, tmp_path: Path):
         write_sentences(tmp_path, speakers=2)
         (tmp_path / ".alignments").write_text("a file, where a folder should be")
-        assert aligned(tmp_path).classes == 3 * 6
+        assert read_aligned(tmp_path).classes == 3 * 6
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
     def test_an_alignment_that_the_disk_has_no_room_for_is_used_all_the_same(self, tmp_path: Path):
         write_sentences(tmp_path, speakers=2)
-        first = aligned(tmp_path)
+        first = read_aligned(tmp_path)
         (path,) = (tmp_path / ".alignments").glob("*.pt")
         path.unlink()
         path.with_name(f"{path.name}.new").symlink_to("/dev/full")
-        second = aligned(tmp_path)
+        second = read_aligned(tmp_path)
         assert all(torch.equal(a.states, b.states) for a, b in zip(first.train, second.train, strict=True))
         assert not path.exists()
 
     def test_speech_without_an_utterance_that_is_long_enough_is_told(self, tmp_path: Path):
         write_an4(tmp_path, frames=5)
-        with pytest.raises(InputError, match="no utterance to train has as many frames as its words have states"):
-            aligned(tmp_path)
+        with pytest.raises(InputError, match="every train utterance has fewer frames than its words have states"):
+            read_aligned(tmp_path)
 
     def test_features_are_cepstra_with_slopes_and_slopes_of_slopes_at_mean_0_and_deviation_1(self, root: Path):
-        read, made = an4.read(root).train[0].features, aligned(root).train[0].features
+        read, made = an4.read(root).train[0].features, read_aligned(root).train[0].features
         assert made.shape == (len(read), 39)
         assert torch.equal(made, normalized(deltas(read)))
         torch.testing.assert_close(made.mean(0), torch.zeros(39), atol=1e-5, rtol=0)
@@ -184,11 +192,11 @@ class TestSpeech:
 
         def realign(one: Sentence, scores: torch.Tensor) -> torch.Tensor:
             seen.append(scores)
-            return realigned(one, scores)
+            return best_path(one, scores)
 
         monkeypatch.setattr(aligner, "_model", unlearned)
         monkeypatch.setattr(aligner, "_learn", learn)
-        monkeypatch.setattr(aligner, "realigned", realign)
+        monkeypatch.setattr(aligner, "best_path", realign)
         align(*items(root), rounds=1)
         assert all(scores.abs().max() < 1e-4 for scores in seen)
 
@@ -196,9 +204,9 @@ class TestSpeech:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
         write_an4(tmp_path, frames=20)  # GO YES has 21 states
-        assert [len(split) for split in aligned(tmp_path)[:2]] == [1, 1]
-        said = " ".join(capsys.readouterr().out.split())
-        assert "1 utterances to train have fewer frames than their words have states, and are left out (an" in said
+        assert [len(split) for split in read_aligned(tmp_path)[:2]] == [1, 1]
+        printed = " ".join(capsys.readouterr().out.split())
+        assert "1 train utterances have fewer frames than states and are left out (an" in printed
 
 
 def items(root: Path) -> tuple[list[Item], list[Item]]:

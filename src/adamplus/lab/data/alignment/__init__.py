@@ -1,21 +1,21 @@
-"""From recorded sentences to a state for every frame: features, tied states, alignment."""
+"""Alignment of recorded sentences: features, tied states and a state for every frame."""
 
-from .alignments import Aligned, Spoken, aligned
+from .alignments import AlignedCorpus, AlignedUtterance, read_aligned
 from .features import FRAMES, chunks, deltas, normalized
 from .states import Sentence, Tying, sentence
-from .viterbi import flat_start, realigned
+from .viterbi import best_path, flat_start
 
 __all__ = [
     "FRAMES",
-    "Aligned",
+    "AlignedCorpus",
+    "AlignedUtterance",
     "Sentence",
-    "Spoken",
     "Tying",
-    "aligned",
+    "best_path",
     "chunks",
     "deltas",
     "flat_start",
     "normalized",
-    "realigned",
+    "read_aligned",
     "sentence",
 ]

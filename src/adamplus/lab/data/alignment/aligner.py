@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .states import STATES, Sentence
-from .viterbi import flat_start, path_score, realigned
+from .viterbi import best_path, flat_start, path_score
 
 CONTEXT = 5
 """Frames to either side that it sees."""
@@ -60,7 +60,7 @@ def align(train: Sequence[Item], others: Sequence[Item], rounds: int = ROUNDS) -
             for i, (item, state) in enumerate(zip((*train, *others), states, strict=True)):
                 with torch.no_grad():
                     scores = (model(seen[i]).log_softmax(1) - prior)[:, state]
-                paths.append(realigned(item.sentence, scores))
+                paths.append(best_path(item.sentence, scores))
                 if i < len(train):
                     moved += int((paths[i] != before[i]).sum())
                     gained += path_score(scores, paths[i]) - path_score(scores, before[i])

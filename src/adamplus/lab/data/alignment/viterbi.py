@@ -23,7 +23,7 @@ def flat_start(one: Sentence, frames: int) -> Tensor:
     return places[torch.arange(frames) * len(places) // frames]
 
 
-def realigned(one: Sentence, scores: Tensor) -> Tensor:
+def best_path(one: Sentence, scores: Tensor) -> Tensor:
     """Viterbi's: of all paths through the sentence, the one with the largest sum of scores [frames, places].
 
     A path begins in the first place and ends in the last; from one frame to the next it stays, goes on by one, or
