@@ -123,7 +123,7 @@ def test_muon_works_where_all_are_matrices_or_none_is(name: str, only: int):
 
 def test_what_torch_does_not_have_says_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(torch.optim, "Muon", raising=False)
-    with pytest.raises(UnavailableError, match=r"2\.9 and later"):
+    with pytest.raises(UnavailableError, match=r"has no Muon: install torch 2\.9 or later"):
         built("muon", small())
 
 

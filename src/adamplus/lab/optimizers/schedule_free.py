@@ -1,10 +1,10 @@
-"""Schedule-free optimizers, where they are installed."""
+"""Schedule-free optimizers, if the package schedulefree is installed."""
 
 from typing import Any
 
 from torch.optim import Optimizer
 
-from .contender import Contender, LogUniform, UnavailableError
+from .contender import UnavailableError
 
 
 def _build(name: str, params: Any, **settings: Any) -> Optimizer:
@@ -15,7 +15,7 @@ def _build(name: str, params: Any, **settings: Any) -> Optimizer:
     return getattr(schedulefree, name)(params, **settings)
 
 
-def sgd(
+def schedule_free_sgd(
     params: Any, lr: float = 1.0, momentum: float = 0.9, weight_decay: float = 0.0, warmup_steps: int = 0
 ) -> Optimizer:
     """Schedule-free SGD."""
@@ -23,15 +23,9 @@ def sgd(
     return _build("SGDScheduleFree", params, **settings)
 
 
-def adamw(
+def schedule_free_adamw(
     params: Any, lr: float = 0.0025, beta1: float = 0.9, weight_decay: float = 0.0, warmup_steps: int = 0
 ) -> Optimizer:
     """Schedule-free AdamW."""
     settings = {"lr": lr, "betas": (beta1, 0.999), "weight_decay": weight_decay, "warmup_steps": warmup_steps}
     return _build("AdamWScheduleFree", params, **settings)
-
-
-CONTENDERS = [
-    Contender("schedule-free-sgd", sgd, {"lr": LogUniform(0.2, 60)}),
-    Contender("schedule-free-adamw", adamw, {"lr": LogUniform(3e-4, 0.1)}),
-]

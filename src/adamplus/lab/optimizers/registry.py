@@ -1,0 +1,54 @@
+"""The optimizers that comparisons know by name: one line of registration for each."""
+
+from pathlib import Path
+
+from torch.optim import SGD, Adagrad, Adam, AdamW, RAdam, RMSprop
+
+from adamplus import NIGT, AdamPlus, NAdamPlus
+
+from .._store import digest, load_file, own_digest
+from ..errors import InputError, nearest
+from .contender import Contender, LogUniform
+from .muon import MuonAdamW
+from .schedule_free import schedule_free_adamw, schedule_free_sgd
+
+CAPTURABLE = {"capturable": True}
+FUSED = {"fused": True}
+BOTH, RATE = ("lr", "beta"), ("lr",)
+
+CONTENDERS: dict[str, Contender] = {
+    contender.name: contender
+    for contender in (
+        Contender("adam-plus", AdamPlus, {"lr": LogUniform(0.1, 30)}, {"beta": 0.1}, {}, BOTH),
+        Contender("nadam-plus", NAdamPlus, {"lr": LogUniform(0.2, 60)}, {"beta": 0.1}, {}, BOTH),
+        Contender("nigt", NIGT, {"lr": LogUniform(0.005, 1.5)}, {"momentum": 0.9}, {}, BOTH),
+        Contender("sgd", SGD, {"lr": LogUniform(0.05, 15)}, {}, FUSED, RATE),
+        Contender("msgd", SGD, {"lr": LogUniform(0.01, 3)}, {"momentum": 0.9}, FUSED, RATE),
+        Contender("adagrad", Adagrad, {"lr": LogUniform(0.001, 0.3)}),
+        Contender("adam", Adam, {"lr": LogUniform(2e-4, 0.06)}, {}, FUSED | CAPTURABLE, RATE),
+        Contender("adamw", AdamW, {"lr": LogUniform(2e-4, 0.06)}, {}, FUSED | CAPTURABLE, RATE),
+        Contender("amsgrad", Adam, {"lr": LogUniform(2e-4, 0.06)}, {"amsgrad": True}, FUSED | CAPTURABLE, RATE),
+        Contender("rmsprop", RMSprop, {"lr": LogUniform(1e-4, 0.03)}, {}, CAPTURABLE, RATE),
+        Contender("radam", RAdam, {"lr": LogUniform(5e-4, 0.15)}, {}, CAPTURABLE, RATE),
+        Contender("muon", MuonAdamW, {"lr": LogUniform(2e-4, 0.06)}),
+        Contender("schedule-free-sgd", schedule_free_sgd, {"lr": LogUniform(0.2, 60)}),
+        Contender("schedule-free-adamw", schedule_free_adamw, {"lr": LogUniform(3e-4, 0.1)}),
+    )
+}
+"""All known contenders, by name."""
+
+
+def find(name: str) -> tuple[Contender, str]:
+    """The optimizer of that name, or in that file; and the digest of the file that it is in."""
+    if name.endswith(".py"):
+        module = load_file(Path(name), "an optimizer")
+        contender = getattr(module, "contender", None)
+        if not isinstance(contender, Contender):
+            raise InputError(
+                f"{name}: it has no `contender`: "
+                "write contender = Contender(name, build, search) there, as in docs/extending.md"
+            )
+        return contender, digest(Path(name))
+    if name not in CONTENDERS:
+        raise InputError(f"unknown optimizer {name!r}: {nearest(name, CONTENDERS)}")
+    return CONTENDERS[name], own_digest()
