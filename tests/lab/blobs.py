@@ -1,4 +1,4 @@
-"""Two classes of small images: a task of milliseconds, with everything that a task can have."""
+"""A task that takes milliseconds and uses every feature of a task: two classes of small images."""
 
 import torch
 from torch import Tensor, nn

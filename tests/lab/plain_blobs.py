@@ -1,4 +1,4 @@
-"""The same images for a model in which rows do not see each other, and nothing is random."""
+"""The images of `blobs.py` with a deterministic model that treats every row by itself."""
 
 from blobs import Blobs
 from torch import Tensor, nn

@@ -71,9 +71,9 @@ def test_messages_are_those_that_one_gets(folder: Path):
         whole.replace("import torch\n", "import tork\n", 1): (
             "my_task.py, line 4: ModuleNotFoundError: No module named 'tork'"
         ),
-        whole.replace("def loss", "def lost"): "my_task.py: TwoMoons lacks loss(): see docs/extending.md",
+        whole.replace("def loss", "def lost"): "my_task.py: TwoMoons must define loss(): see docs/extending.md",
         whole + "\n\nclass Other(TwoMoons):\n    pass\n": (
-            "my_task.py: it has 2 classes of Task, and one is needed: see docs/extending.md"
+            "my_task.py must define exactly one subclass of Task, got 2: see docs/extending.md"
         ),
     }
     for code, message in broken.items():
@@ -84,7 +84,7 @@ def test_messages_are_those_that_one_gets(folder: Path):
         "rms-prop": "unknown optimizer 'rms-prop': did you mean rmsprop?",
         "my_optimizer.py:momentun=1": "my_optimizer.py has no setting 'momentun': did you mean momentum?",
         "my_optimizer.py:momentum=high": (
-            "momentum=high of 'my_optimizer.py:momentum=high': the value is no number (nor True, False or None)"
+            "momentum must be a number, True, False or None, got momentum=high in 'my_optimizer.py:momentum=high'"
         ),
     }.items():
         with pytest.raises(InputError, match=says(message)):

@@ -1,4 +1,4 @@
-"""Tiny data sets in the real formats, and models to match: what the tests of experiments start from."""
+"""Tiny data sets in the real formats, and small models, for tests of experiments."""
 
 from pathlib import Path
 
@@ -18,11 +18,11 @@ PHONES = ("G", "OW", "Y", "EH", "S", "SIL")
 
 
 def write_sentences(root: Path, speakers: int = 4, frames: int = 64) -> Path:
-    """AN4 of some speakers, whose sounds are those of their phones, in segments of uneven length, with noise."""
+    """AN4 of a few speakers: every phone is a fixed sound, in segments of uneven length, with noise."""
     folder = root / "an4"
     (folder / "etc").mkdir(parents=True)
     (folder / "etc" / "an4.phone").write_text("".join(f"{phone}\n" for phone in PHONES))
-    (folder / "etc" / "an4.dic").write_text("".join(f"{word}  {said}\n" for word, said in WORDS.items()))
+    (folder / "etc" / "an4.dic").write_text("".join(f"{word}  {phones}\n" for word, phones in WORDS.items()))
     generator = np.random.default_rng(0)
     sounds = {phone: 4 * generator.standard_normal(13) for phone in PHONES}
     for split, names in {"train": range(speakers), "test": range(100, 102)}.items():
@@ -46,7 +46,7 @@ def write_sentences(root: Path, speakers: int = 4, frames: int = 64) -> Path:
 
 
 def write_all(root: Path, *, licensed: bool = True) -> Path:
-    """Every set that an experiment reads; SWB-300 for who has it."""
+    """Write every data set that an experiment reads; SWB-300 only if `licensed`."""
     write_cifar(root, "cifar10", rows=8)
     write_cifar(root, "cifar100", "binary", rows=24)
     text = " the <unk> cat sat on the mat \n"
@@ -58,7 +58,7 @@ def write_all(root: Path, *, licensed: bool = True) -> Path:
 
 
 class SmallNetwork(nn.Sequential):
-    """Instead of ResNet18 and VGG19: it has BatchNorm, too."""
+    """A replacement for ResNet18 and VGG19, with BatchNorm as they have."""
 
     def __init__(self, classes: int) -> None:
         super().__init__(
@@ -72,7 +72,7 @@ class SmallNetwork(nn.Sequential):
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
-    """Let tasks read from a root, with models that take no time."""
+    """Let tasks read from a root, and replace their models by small ones."""
     monkeypatch.setenv(VARIABLE, str(root))
     for name in ("ResNet18", "VGG19"):
         monkeypatch.setattr(cifar, name, SmallNetwork)

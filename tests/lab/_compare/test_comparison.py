@@ -476,13 +476,13 @@ def test_who_stops_it_is_told_how_to_go_on(tmp_path: Path, task: str, monkeypatc
 
 REFUSED = {
     "unknown task 'digit': did you mean digits?": ("digit",),
-    "a file of your own ends in .py": ("path/to/task",),
+    "the name of a file must end in .py": ("path/to/task",),
     "there is no such file": ("nowhere.py",),
     "unknown optimizer 'adamplus': did you mean adam-plus": ("TASK", "--optimizers", "adamplus"),
     "adam has no setting 'learning_rate'": ("TASK", "--optimizers", "adam:learning_rate=1"),
-    "'lr' of 'adam:lr' is no key=value": ("TASK", "--optimizers", "adam:lr"),
-    "lr=fast of 'adam:lr=fast': the value is no number": ("TASK", "--optimizers", "adam:lr=fast"),
-    "refused by the optimizer: Invalid learning rate: -1": ("TASK", "--optimizers", "adam:lr=-1"),
+    "got 'lr' in 'adam:lr'": ("TASK", "--optimizers", "adam:lr"),
+    "lr must be a number, True, False or None, got lr=fast in 'adam:lr=fast'": ("TASK", "--optimizers", "adam:lr=fast"),
+    "the optimizer rejects 'adam:lr=-1': Invalid learning rate: -1": ("TASK", "--optimizers", "adam:lr=-1"),
     "the optimizer sgd is asked for twice": ("TASK", "--optimizers", "sgd,adam,sgd"),
     "the optimizer sgd:lr=.1 is asked for twice, as sgd:lr=0.1": ("TASK", "--optimizers", "sgd:lr=0.1,sgd:lr=.1"),
     "is asked for twice": ("TASK", "TASK"),
@@ -514,7 +514,7 @@ def test_an_optimizer_that_is_not_installed_is_told_of_before_anything_is_run(
 ):
     monkeypatch.setitem(sys.modules, "schedulefree", None)
     told = said(task, "--optimizers", "sgd,schedule-free-sgd", "--out", tmp_path / "runs", status=2)
-    assert "schedule-free-sgd cannot take part: it is not installed (pip install schedulefree)" in told
+    assert "schedule-free-sgd cannot be used: schedulefree is not installed: pip install schedulefree" in told
 
 
 def test_ray_is_asked_for_where_it_is_missing(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,4 @@
-"""Crops and flips: what a training image can become, and how often."""
+"""Crops and flips of training images: which ones occur, and how often."""
 
 import torch
 from torch.nn import functional
@@ -7,14 +7,14 @@ from adamplus.lab.models.augment import crop_and_flip
 
 
 def every_way(image: torch.Tensor, padding: int = 4) -> torch.Tensor:
-    """All shifts, and all of them mirrored, one after the other."""
+    """All shifts, followed by their mirror images."""
     padded = functional.pad(image, (padding,) * 4)
     size, places = image.shape[-1], range(2 * padding + 1)
     crops = torch.stack([padded[:, y : y + size, x : x + size] for y in places for x in places])
     return torch.cat([crops, crops.flip(-1)])
 
 
-def test_an_image_becomes_each_of_its_crops_and_their_mirror_images_equally_often():
+def test_all_crops_and_their_mirror_images_are_equally_frequent():
     torch.manual_seed(0)
     image = torch.randn(3, 32, 32)
     ways, n = every_way(image), 8100
@@ -22,11 +22,11 @@ def test_an_image_becomes_each_of_its_crops_and_their_mirror_images_equally_ofte
     which = torch.cdist(made.double(), ways.flatten(1).double()).argmin(1)
     assert torch.equal(made, ways.flatten(1)[which])
     counts = torch.bincount(which, minlength=162)
-    # χ² of 161 degrees of freedom: 212 is exceeded by one in 250
+    # χ² with 161 degrees of freedom exceeds 212 once in 250
     assert float(((counts - n / 162) ** 2 / (n / 162)).sum()) < 212
 
 
-def test_each_image_of_a_batch_is_moved_by_itself_and_keeps_its_channels():
+def test_every_image_of_a_batch_is_shifted_independently_and_keeps_its_channels():
     torch.manual_seed(0)
     images = torch.randn(64, 3, 32, 32)
     made = crop_and_flip(images)
@@ -38,7 +38,7 @@ def test_each_image_of_a_batch_is_moved_by_itself_and_keeps_its_channels():
     assert len(places) > 40
 
 
-def test_nothing_is_changed_in_place():
+def test_images_are_not_changed_in_place():
     images = torch.randn(2, 3, 32, 32)
     before = images.clone()
     crop_and_flip(images)

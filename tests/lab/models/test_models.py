@@ -1,4 +1,4 @@
-"""The models of the paper's experiments: as large as it says, and of the right shapes."""
+"""The models of the paper's experiments have the sizes that it gives and the right shapes."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from adamplus.lab.models import GPT, VGG19, AcousticModel, LanguageModel, ResNet
 
 
 def count(build: Callable[[], nn.Module]) -> int:
-    """Parameters, without the memory for them."""
+    """The number of parameters, counted without allocating them."""
     with torch.device("meta"):
         return sum(p.numel() for p in build().parameters())
 
@@ -30,7 +30,7 @@ def count(build: Callable[[], nn.Module]) -> int:
     ],
     ids=["resnet18", "vgg19-100", "vgg19-10", "lstm", "lstm-tied", "gpt", "acoustic"],
 )
-def test_models_have_the_parameters_that_are_claimed(build: Callable[[], nn.Module], parameters: int):
+def test_models_have_the_documented_number_of_parameters(build: Callable[[], nn.Module], parameters: int):
     assert count(build) == parameters
 
 
@@ -45,7 +45,7 @@ def test_vgg19_has_sixteen_convolutions_and_one_linear_layer():
 
 
 @pytest.mark.parametrize("build", [ResNet18, VGG19])
-def test_image_models_score_every_class_and_learn_in_every_parameter(build: Callable[[int], nn.Module]):
+def test_image_models_have_an_output_per_class_and_a_gradient_for_every_parameter(build: Callable[[int], nn.Module]):
     model = build(7)
     outputs = model(torch.randn(2, 3, 32, 32))
     assert outputs.shape == (2, 7)
@@ -53,7 +53,7 @@ def test_image_models_score_every_class_and_learn_in_every_parameter(build: Call
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_a_language_model_remembers_the_window_before_and_forgets_when_told():
+def test_a_language_model_remembers_the_window_before_until_it_is_reset():
     model = LanguageModel(11, streams=3, width=8).eval()
     first, second = torch.randint(11, (2, 1, 3, 5))
     with torch.no_grad():
@@ -66,7 +66,7 @@ def test_a_language_model_remembers_the_window_before_and_forgets_when_told():
     assert together.shape == (2, 3, 5, 11)
     torch.testing.assert_close(torch.cat([alone, after]), together)
     assert not torch.allclose(after, anew)
-    assert not any("hidden" in name for name in model.state_dict())  # every pass begins a new text
+    assert not any("hidden" in name for name in model.state_dict())  # a checkpoint has no state of a text
 
 
 def test_tied_weights_are_one_tensor():
@@ -74,7 +74,7 @@ def test_tied_weights_are_one_tensor():
     assert model.output.weight is model.embedding.weight
 
 
-def test_an_acoustic_model_hears_the_frames_after_and_takes_half_precision():
+def test_an_acoustic_model_sees_later_frames_and_accepts_half_precision():
     model = AcousticModel(5, 9, layers=2, width=4, projection=3).eval()
     x = torch.randn(2, 21, 5).half()
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_an_acoustic_model_hears_the_frames_after_and_takes_half_precision():
     assert not torch.equal(before[:, 0], after[:, 0])
 
 
-def test_stacked_layers_are_those_of_torch_and_go_on_where_they_ended():
+def test_stacked_layers_match_torch_and_continue_from_their_state():
     stacked, torchs = StackedLSTM(6, 8, layers=3, streams=2, dropout=0.0), nn.LSTM(6, 8, 3, batch_first=True)
     for i, layer in enumerate(stacked.layers):
         for name, value in layer.named_parameters():
@@ -99,7 +99,7 @@ def test_stacked_layers_are_those_of_torch_and_go_on_where_they_ended():
     torch.testing.assert_close(stacked(second), torchs(second)[0])
 
 
-def test_dropout_between_stacked_layers_is_by_torchs_random_numbers():
+def test_dropout_between_stacked_layers_follows_torchs_seed():
     stacked, x = StackedLSTM(6, 8, layers=2, streams=2, dropout=0.5), torch.randn(2, 5, 6)
 
     def anew(seed: int | None = None) -> torch.Tensor:
@@ -114,7 +114,7 @@ def test_dropout_between_stacked_layers_is_by_torchs_random_numbers():
     assert torch.equal(anew(), anew())
 
 
-def test_a_gpt_sees_what_was_before_and_nothing_after():
+def test_a_gpt_does_not_see_later_words():
     model = GPT(11, 5, width=12, layers=2, heads=3).eval()
     words = torch.randint(11, (2, 5))
     other = words.clone()
@@ -125,7 +125,7 @@ def test_a_gpt_sees_what_was_before_and_nothing_after():
     assert not torch.allclose(scores[:, 3:], others[:, 3:])
 
 
-def test_a_new_gpt_knows_nothing_and_learns_in_every_parameter():
+def test_a_new_gpt_is_uniform_and_has_a_gradient_for_every_parameter():
     model, words = GPT(50, 8, width=24, layers=3, heads=2), torch.randint(50, (16, 8))
     loss = nn.functional.cross_entropy(model(words).flatten(0, 1), torch.randint(50, (128,)))
     assert loss.item() == pytest.approx(math.log(50), abs=0.1)
@@ -133,16 +133,16 @@ def test_a_new_gpt_knows_nothing_and_learns_in_every_parameter():
     assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
 
 
-def test_a_language_model_drops_words_and_outputs():
+def test_a_language_model_has_dropout_on_words_and_outputs():
     model, calls = LanguageModel(9, streams=2, width=8), []
     model.dropout.register_forward_hook(lambda *_: calls.append(1))
     model(torch.zeros(1, 2, 3, dtype=torch.long))
     assert len(calls) == 2
-    for weight in (model.embedding.weight, model.output.weight):  # 72 at random from [-0.1, 0.1]
+    for weight in (model.embedding.weight, model.output.weight):  # 72 random numbers from [-0.1, 0.1]
         assert 0.08 < float(weight.detach().abs().max()) <= 0.1
 
 
-def test_a_gpt_drops_what_layers_add_and_begins_with_little_of_it():
+def test_a_gpt_has_dropout_on_residuals_that_are_initially_small():
     model: Any = GPT(50, 16, width=64, layers=8, heads=2, dropout=1.0)
     x = torch.randn(2, 16, 64)
     assert torch.equal(model.layers(x), x)
@@ -152,7 +152,7 @@ def test_a_gpt_drops_what_layers_add_and_begins_with_little_of_it():
             assert float(weight.weight.detach().std()) == pytest.approx(std, rel=0.1)
 
 
-def test_a_resnets_blocks_end_in_what_is_not_negative():
+def test_the_blocks_of_a_resnet_end_in_relu():
     model = ResNet18(10)
     found: list[torch.Tensor] = []
     blocks = [module for module in model.modules() if hasattr(module, "around")]

@@ -1,4 +1,4 @@
-"""The paper's experiments as tasks: their data and their schedules."""
+"""The data, digests and schedules of the paper's experiments."""
 
 import itertools
 import math
@@ -45,10 +45,10 @@ def task_of(name: str) -> tasks.Task:
 
 class TestData:
     @pytest.mark.parametrize("name", ALL)
-    def test_every_experiment_reads_its_format_and_its_model_takes_it(self, name: str):
+    def test_every_experiment_reads_its_data_and_its_model_accepts_it(self, name: str):
         task = task_of(name)
         data = task.data()
-        own = name.startswith("wikitext2")  # has validation text of its own
+        own = name.startswith("wikitext2")  # the set has validation text
         assert set(data) == {"train", "test", *(["validation"] if own or not name.endswith("-paper") else [])}
         model = task.model().eval()
         for x, y in data.values():
@@ -64,16 +64,16 @@ class TestData:
             )
 
     @pytest.mark.parametrize("name", ALL)
-    def test_what_an_experiment_is_fits_a_line(self, name: str):
+    def test_a_description_fits_a_line(self, name: str):
         assert 20 < len(tasks.describe(task_of(name))) < 120
 
     @pytest.mark.parametrize("name", EXPERIMENTS)
-    def test_missing_data_is_told_of_before_the_first_run(self, name: str, monkeypatch: Any, tmp_path: Path):
+    def test_missing_data_is_reported_before_the_first_run(self, name: str, monkeypatch: Any, tmp_path: Path):
         monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
         how: dict[str, Any] = {"tune": 0, "epochs": None, "search": "random", "device": "cpu", "precision": None}
         with pytest.raises(InputError, match=f"is not in {tmp_path}"):
             plan([name], ["sgd"], seeds=1, elsewhere=False, **how)
-        plan([name], ["sgd"], seeds=1, elsewhere=True, **how)  # where the workers are, it may be there
+        plan([name], ["sgd"], seeds=1, elsewhere=True, **how)  # the workers may have it
 
     def test_a_tenth_of_the_images_is_held_out_and_never_trained_on(self):
         data = task_of("cifar10").data()
@@ -83,30 +83,31 @@ class TestData:
         paper, _ = task_of("cifar10-paper").data()["train"]
         assert {image.numpy().tobytes() for image in paper} == rows["train"] | rows["validation"]
 
-    def test_images_have_mean_and_deviation_of_the_set_taken_out(self):
+    def test_images_are_normalized_by_the_mean_and_deviation_of_the_official_set(self):
         x, _ = task_of("cifar10-paper").data()["train"]
         # uniform bytes have the mean 0.5 and the deviation 0.289; the official images 0.491 and 0.247, in red
         assert float(x[:, 0].mean()) == pytest.approx((0.5 - 0.4914) / 0.2470, abs=0.02)
         assert float(x[:, 0].std()) == pytest.approx(0.289 / 0.2470, abs=0.02)
 
-    def test_windows_of_text_go_on_where_the_last_ended(self):
+    def test_a_window_of_text_continues_the_last(self):
         x, y = task_of("wikitext2").data()["train"]
         assert x.shape[1:] == (20, 35)
         assert torch.equal(x[:, :, 1:], y[:, :, :-1])
         assert torch.equal(x[1:, :, 0], y[:-1, :, -1])
 
-    def test_a_gpt_is_asked_for_the_word_after_each(self):
+    def test_the_targets_of_the_gpt_are_the_next_words(self):
         for x, y in task_of("wikitext2-gpt").data().values():
             assert x.shape == y.shape
             assert x.shape[1] == 256
             assert torch.equal(x.flatten()[1:], y.flatten()[:-1])
 
     @pytest.mark.parametrize(("name", "graphed"), [("wikitext2", False), ("wikitext2-paper", True)])
-    def test_perplexity_is_that_of_each_text_read_in_one_go_from_its_beginning(
+    def test_perplexity_is_that_of_the_whole_text_in_one_pass(
         self, name: str, graphed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        """Memory goes on from window to window, and none of it from one split, or one pass, to the next; a graph reads
-        the window that it is given, and nothing of its warm-up stays.
+        """State carries over from window to window, but not from one split or pass to the next.
+
+        A captured graph reads the current window, and its warm-up leaves no state behind.
         """
         warm_ups: list[int] = []
 
@@ -123,7 +124,7 @@ class TestData:
         evaluation = _evaluation.Evaluation(task, model, model, data, nullcontext, graphed)
         found = evaluation.metrics(torch.optim.SGD(model.parameters(), 0.1))
         assert evaluation.metrics(torch.optim.SGD(model.parameters(), 0.1)) == found
-        assert warm_ups == [3] * graphed  # one graph, for windows of all splits are of one shape
+        assert warm_ups == [3] * graphed  # one graph, because windows of all splits have the same shape
         for split in ("validation", "test"):
             x, y = data[split]
             task.begin(model)
@@ -134,7 +135,7 @@ class TestData:
             assert found[f"{split}_perplexity"] == pytest.approx(math.exp(loss), rel=1e-5)
 
     def test_images_are_padded_by_the_mean_colour(self):
-        """Zeros, after the mean is taken out."""
+        """Padding is zero, and the mean is subtracted from images."""
         task = task_of("cifar10-paper")
         x = torch.ones(200, 3, 32, 32)
         corners = task.augment(x)[:, :, 0, 0]
@@ -146,16 +147,16 @@ class TestData:
         assert len(data["train"][0]) + len(data["validation"][0]) == len(together)
         speakers = {one.speaker for one in read_aligned(root).train}
         assert not speakers & {one.speaker for one in read_aligned(root).test}
-        assert len(data["validation"][0]) == len(together) // len(speakers)  # one of them
+        assert len(data["validation"][0]) == len(together) // len(speakers)  # those of one speaker
 
-    def test_one_speaker_cannot_be_held_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_single_speaker_cannot_be_held_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         write_an4(tmp_path, frames=60)
         monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
         assert task_of("an4-paper").data()["train"][0].shape == (4, 21, 39)
         with pytest.raises(InputError, match=r"has only one training speaker, .*: use an4-paper"):
             task_of("an4").data()
 
-    def test_switchboard_features_are_fused_and_kept_in_half_precision(self):
+    def test_switchboard_features_are_concatenated_in_half_precision(self):
         x, y = task_of("swb300-paper").data()["train"]
         assert x.shape == (2, 21, 40 + 100 + 6)
         assert (x.dtype, y.dtype) == (torch.float16, torch.int64)
@@ -175,7 +176,7 @@ class TestData:
         assert found["train"] == [i for i in range(101) if i % 50]
         assert len(task_of("swb300-paper").data()["train"][0]) == 101
 
-    def test_features_that_half_precision_cannot_hold_are_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_features_beyond_half_precision_are_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         folder = write_swb300(tmp_path)
         arrays = speech({"a": 30, "b": 25})
         arrays["logmel"]["b"][3, 1] = 1e5
@@ -187,7 +188,7 @@ class TestData:
         ):
             task_of("swb300-paper").data()
 
-    def test_speech_in_which_nothing_is_as_long_as_a_piece_is_told(
+    def test_speech_without_an_utterance_as_long_as_a_window_is_reported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         folder = write_swb300(tmp_path)
@@ -197,15 +198,13 @@ class TestData:
             task_of("swb300-paper").data()
 
     @pytest.mark.parametrize("name", ["wikitext2-paper", "wikitext2-gpt"])
-    def test_text_that_fills_no_window_is_told(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_text_that_fills_no_window_is_reported(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         write_wikitext(tmp_path, train="a b c " * 400, valid="a b c", test="a b c " * 400)
         monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
         with pytest.raises(InputError, match=r"its 4 words of validation text fill no window"):
             task_of(name).data()
 
-    def test_switchboard_splits_of_different_widths_are_told_before_the_first_run(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_switchboard_splits_of_different_widths_are_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         folder = write_swb300(tmp_path)
         arrays = speech({"c": 22}, seed=1)
         write_archives(folder / "heldout", {**arrays, "logmel": {"c": np.zeros((22, 9), np.float32)}})
@@ -239,14 +238,14 @@ class TestData:
         digests = {name: tasks.find(name)[1] for name in tasks.TASKS}
         assert len(set(digests.values())) == len(tasks.TASKS) == 14
 
-    def test_another_root_is_other_data(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_another_root_is_read_anew(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         write_cifar(tmp_path, rows=2)
         monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
         assert len(task_of("cifar10-paper").data()["train"][0]) == 10
 
 
 class TestSchedules:
-    def test_the_small_gpt_warms_up_for_a_hundred_steps_of_1200_and_follows_a_cosine(self):
+    def test_the_small_gpt_warms_up_for_100_of_1200_steps_and_follows_a_cosine(self):
         task = task_of("wikitext2-gpt")
         assert task.stepwise
         rates = [
@@ -260,14 +259,14 @@ class TestSchedules:
         assert 0 < rates[-1] < 1e-4
 
     @pytest.mark.parametrize(("epochs", "first", "second"), [(350, 150, 250), (35, 15, 25), (70, 30, 50), (7, 3, 5)])
-    def test_images_drop_at_the_same_parts_of_any_run(self, epochs: int, first: int, second: int):
+    def test_the_drops_on_images_are_at_the_same_fractions_of_any_run(self, epochs: int, first: int, second: int):
         assert [drops(epoch, epochs) for epoch in range(epochs)] == [
             (epoch >= first) + (epoch >= second) for epoch in range(epochs)
         ]
         assert task_of("cifar10-paper").schedule(now(second, epochs)) == {"lr": pytest.approx(0.01)}
 
     @pytest.mark.parametrize("name", EXPERIMENTS)
-    def test_the_paper_lowers_no_rate_of_adam_and_adagrad_and_a_tuned_comparison_everybodys(self, name: str):
+    def test_the_paper_keeps_adam_and_adagrad_constant_and_tuning_schedules_all_optimizers(self, name: str):
         history = [{"validation_loss": 1.0}, {"validation_loss": 2.0}]
         for optimizer in ("adam", "adagrad"):
             assert task_of(f"{name}-paper").schedule(now(19, 20, optimizer, history)) == {}
@@ -286,6 +285,6 @@ class TestSchedules:
     def test_text_divides_rate_and_beta_by_four_after_each_epoch_that_does_not_improve(self):
         losses = [5.0, 4.0, 4.5, 3.9, 3.9, math.nan]
         counts = [saturations([{"validation_loss": loss} for loss in losses[:i]]) for i in range(7)]
-        assert counts == [0, 0, 0, 1, 1, 2, 3]  # level is no improvement, and neither is what is no number
+        assert counts == [0, 0, 0, 1, 1, 2, 3]  # an equal loss is no improvement, nor is NaN
         history = [{"validation_loss": loss} for loss in losses[:3]]
         assert task_of("wikitext2-paper").schedule(now(3, 40, "adam-plus", history)) == {"lr": 0.25, "beta": 0.25}

@@ -1,4 +1,4 @@
-"""The tasks that come along are what they say, and files that people bring are judged with reasons."""
+"""The embedded tasks have the data and models that they describe; unusable task files are rejected with a reason."""
 
 import math
 from pathlib import Path
@@ -39,7 +39,7 @@ def task_of(name: str) -> Task:
 
 
 def evaluated(task: Task, model: nn.Module, split: str, batch: int | None = None) -> dict[str, float]:
-    """Means over a split, as a run takes them."""
+    """Metrics of a split, computed as in a run."""
     model.eval()
     task.begin(model)
     x, y = task.data()[split]
@@ -94,7 +94,7 @@ def test_data_has_its_shapes(name: str, rows: tuple[int, ...], shape: tuple[int,
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_data_is_the_same_at_every_call_and_leaves_random_numbers_alone(name: str):
+def test_data_is_the_same_at_every_call_and_leaves_the_random_state_alone(name: str):
     task = task_of(name)
     first = {split: (x.clone(), y.clone()) for split, (x, y) in task.data().items()}
     {"digits": digits, "pydoc": pydoc, "tones": tones}[name]._splits.cache_clear()
@@ -113,7 +113,7 @@ def test_no_row_of_one_split_is_in_another(name: str):
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_a_seed_decides_the_first_model(name: str):
+def test_the_seed_determines_the_initial_model(name: str):
     task = task_of(name)
     task.data()
 
@@ -129,18 +129,18 @@ def test_a_seed_decides_the_first_model(name: str):
     ("name", "lr", "epochs", "best"),
     [
         ("digits", 0.005, 3, 0.8),  # 0.1 by chance
-        ("tones", 0.01, 2, 0.5),  # 0.93 by the most frequent state
-        ("pydoc", 0.01, 2, 60.0),  # 91 by how frequent words are
+        ("tones", 0.01, 2, 0.5),  # 0.93 for the most frequent state
+        ("pydoc", 0.01, 2, 60.0),  # 91 for a unigram model
     ],
 )
-def test_an_epoch_or_three_learn_beyond_chance(name: str, lr: float, epochs: int, best: float):
+def test_a_few_epochs_learn_more_than_chance(name: str, lr: float, epochs: int, best: float):
     task = task_of(name)
     found = evaluated(task, trained(task, lr, epochs), "test")[task.metric]
     assert found > best if task.better == "higher" else found < best
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_means_do_not_depend_on_how_many_rows_are_evaluated_at_once(name: str):
+def test_metrics_do_not_depend_on_the_rows_per_evaluation_batch(name: str):
     task = task_of(name)
     task.data()
     model = task.model()
@@ -150,34 +150,34 @@ def test_means_do_not_depend_on_how_many_rows_are_evaluated_at_once(name: str):
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_tasks_say_what_they_are_in_a_line(name: str):
+def test_a_description_fits_a_line(name: str):
     line = tasks.describe(task_of(name))
     assert 20 < len(line) < 120
     assert task_of(name).target is not None
 
 
 class TestPydoc:
-    def test_targets_are_the_words_that_follow_and_windows_go_on_where_the_last_ended(self):
+    def test_targets_are_the_next_words_and_windows_continue_the_last(self):
         x, y = task_of("pydoc").data()["train"]
         assert torch.equal(x[:, :, 1:], y[:, :, :-1])
         assert torch.equal(x[1:, :, 0], y[:-1, :, -1])
         streams = x.transpose(0, 1).reshape(pydoc.STREAMS, -1)
-        assert torch.equal(streams[1:, 0], y[-1, :-1, -1])  # a stream goes on where the one before it ended
+        assert torch.equal(streams[1:, 0], y[-1, :-1, -1])  # a stream continues the one before it
 
-    def test_a_paragraph_that_several_topics_have_is_there_once(self):
+    def test_a_paragraph_of_several_topics_occurs_once(self):
         text = ["One is\nhere.\n\nTwo (2)", "two (2)\n\nthree_3"]
         assert list(pydoc._words(text)) == ["one", "is", "here", ".", "two", "(", "2", ")", "three_3"]
 
-    def test_words_are_those_of_training_text(self):
+    def test_the_vocabulary_is_that_of_the_training_text(self):
         data = task_of("pydoc").data()
         words = task_of("pydoc").model()(data["test"][0][:1]).shape[-1]
         counts = torch.bincount(data["train"][0].flatten(), minlength=words)
         assert len(counts) == words
-        assert int(counts.min()) > pydoc.SEEN // 2  # what fills no window is counted, but not trained on
+        assert int(counts.min()) > pydoc.SEEN // 2  # words after the last window are counted, but not in it
         for _, y in data.values():
             assert 0.05 < float((y == 0).float().mean()) < 0.35  # <unk>
 
-    def test_memory_is_carried_over_batches_and_forgotten_at_each_pass(self):
+    def test_state_is_kept_between_batches_and_reset_before_each_pass(self):
         task = task_of("pydoc")
         x, _ = task.data()["test"]
         model = task.model().eval()
@@ -191,19 +191,19 @@ class TestPydoc:
         torch.testing.assert_close(torch.cat([first, second]), together)
         assert (second - alone).abs().max() > 1e-3
 
-    def test_memory_stays_where_it_is_and_out_of_the_backward_pass(self):
+    def test_state_stays_at_its_address_and_out_of_the_backward_pass(self):
         task = task_of("pydoc")
         x, y = task.data()["train"]
         model = task.model()
         assert isinstance(model, pydoc.Model)
         places = model.lstm.hidden.data_ptr(), model.lstm.cell.data_ptr()
         for i in range(3):
-            task.loss(model(x[i : i + 1]), y[i : i + 1]).backward()  # of the last window alone, or it would raise
+            task.loss(model(x[i : i + 1]), y[i : i + 1]).backward()  # through the last window alone, or it would raise
         assert (model.lstm.hidden.data_ptr(), model.lstm.cell.data_ptr()) == places
         assert not model.lstm.hidden.requires_grad
         assert not any("hidden" in name for name in model.state_dict())
 
-    def test_models_within_others_forget_too(self):
+    def test_the_state_of_a_wrapped_model_is_reset_too(self):
         task = task_of("pydoc")
         x, _ = task.data()["test"]
         inner = task.model()
@@ -219,12 +219,12 @@ class TestPydoc:
         expected = math.exp(loss) if loss < 100 else math.inf
         assert task_of("pydoc").summary({"loss": loss}) == {"loss": loss, "perplexity": expected}
 
-    def test_no_loss_is_no_perplexity(self):
+    def test_the_perplexity_of_a_nan_loss_is_nan(self):
         assert math.isnan(task_of("pydoc").summary({"loss": math.nan})["perplexity"])
 
 
 class TestTones:
-    def test_states_of_a_phone_follow_each_other(self):
+    def test_the_states_of_a_phone_come_in_order(self):
         for _, y in task_of("tones").data().values():
             now, then = y[:, :-1], y[:, 1:]
             inside = now % tones.STATES < tones.STATES - 1
@@ -233,8 +233,8 @@ class TestTones:
             assert bool((then[left] % tones.STATES == 0).all())
             assert float((then == now).float().mean()) > 0.4  # states last
 
-    def test_a_frame_alone_does_not_tell_its_state(self):
-        """The nearest of the states' means, which a run would have to learn, mistakes more frames than the model."""
+    def test_a_frame_alone_does_not_determine_its_state(self):
+        """A classifier by the nearest class mean makes more errors than the model's target."""
         data = task_of("tones").data()
         x, y = data["train"]
         means = torch.stack([x[y == state].mean(0) for state in range(tones.CLASSES)])
@@ -243,16 +243,16 @@ class TestTones:
         assert float((nearest != targets.flatten()).float().mean()) > 0.2
 
 
-def test_unknown_tasks_get_the_nearest_names():
+def test_an_unknown_task_gets_suggestions():
     with pytest.raises(InputError, match="unknown task 'digit': did you mean digits"):
         tasks.find("digit")
     with pytest.raises(InputError, match="there are digits, pydoc, tones"):
         tasks.find("zzz")
-    with pytest.raises(InputError, match=r"ends in \.py"):
+    with pytest.raises(InputError, match=r"the name of a file must end in \.py"):
         tasks.find("./my_task")
 
 
-def test_a_task_in_a_file_is_found_and_another_once_it_is_edited(tmp_path: Path):
+def test_an_edit_of_a_task_file_changes_its_digest_unless_it_is_a_comment(tmp_path: Path):
     file = tmp_path / "line.py"
     file.write_text(COMPLETE)
     task, digest = tasks.find(str(file))
@@ -260,7 +260,7 @@ def test_a_task_in_a_file_is_found_and_another_once_it_is_edited(tmp_path: Path)
     assert evaluated(task, trained(task, 0.1, 20), "test")["loss"] < 0.1
     file.write_text(COMPLETE.replace("A line through points.", "A line.") + "\n# edited\n")
     task, same = tasks.find(str(file))
-    assert (tasks.describe(task), same) == ("A line.", digest)  # words change no numbers
+    assert (tasks.describe(task), same) == ("A line.", digest)  # comments and docstrings change no numbers
     file.write_text(COMPLETE + "\nEDITED = True\n")
     assert tasks.find(str(file))[1] != digest
 
@@ -273,16 +273,16 @@ PARTIAL = COMPLETE[: COMPLETE.index("    def model")]
     ("code", "message"),
     [
         (None, r"mine\.py: there is no such file, which should have a task"),
-        ("", "it has no classes of Task, and one is needed: see docs/extending.md"),
-        ("from adamplus.lab.tasks import Task\n", "it has no classes of Task"),
-        (TWO, "it has 2 classes of Task"),
-        (PARTIAL, r"Line lacks loss\(\), model\(\): see docs/extending.md"),
+        ("", r"mine\.py must define exactly one subclass of Task, got 0: see docs/extending.md"),
+        ("from adamplus.lab.tasks import Task\n", "exactly one subclass of Task, got 0"),
+        (TWO, "exactly one subclass of Task, got 2"),
+        (PARTIAL, r"Line must define loss\(\), model\(\): see docs/extending.md"),
         ("x = 1\nclass Line(Task:\n", "line 2: "),
         ("\nimport nowhere_to_be_found\n", "line 2: ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
     ],
     ids=["missing", "empty", "imported only", "two", "incomplete", "syntax", "import"],
 )
-def test_a_file_that_is_no_task_says_what_is_missing(code: str | None, message: str, tmp_path: Path):
+def test_a_file_without_a_usable_task_is_rejected_with_the_reason(code: str | None, message: str, tmp_path: Path):
     file = tmp_path / "mine.py"
     if code is not None:
         file.write_text(code)

@@ -1,4 +1,4 @@
-"""The models of the paper's experiments, for small inputs; and a small GPT."""
+"""The models of the paper's experiments, for small inputs, a small GPT, and augmentation of images."""
 
 from .acoustic import AcousticModel
 from .augment import crop_and_flip

@@ -1,10 +1,10 @@
-"""A recurrent acoustic model: which state of a phone each frame of speech belongs to."""
+"""A recurrent acoustic model, which classifies every frame of speech by its phonetic state."""
 
 from torch import Tensor, nn
 
 
 class AcousticModel(nn.Module):
-    """Bidirectional LSTM layers, a linear projection, and the scores of a frame's states.
+    """Bidirectional LSTM layers, a linear projection, and an output layer with a score for every state.
 
     With the paper's 260 features (FMLLR 40, i-vector 100, 40 log-mel values with two deltas) and 32,000 states:
     43,154,944 parameters, 165 MB.
@@ -17,5 +17,5 @@ class AcousticModel(nn.Module):
         self.output: nn.Linear = nn.Linear(projection, states)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From [rows, frames, features], in any precision, to [rows, frames, states]."""
+        """Features [rows, frames, features] of any precision to scores [rows, frames, states]."""
         return self.output(self.projection(self.lstm(x.to(self.output.weight.dtype))[0]))

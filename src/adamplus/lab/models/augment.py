@@ -1,4 +1,4 @@
-"""Random changes of images, on the device that has them."""
+"""Random crops and flips of images, on the images' own device."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch.nn import functional
 
 
 def crop_and_flip(x: Tensor, padding: int = 4) -> Tensor:
-    """Each image moved by up to `padding` pixels each way, zeros where it is not, and mirrored every other time.
+    """Images shifted by up to `padding` pixels each way and padded with zeros, half of them mirrored.
 
     Example:
         >>> images = torch.arange(2 * 3 * 32 * 32.0).view(2, 3, 32, 32)
@@ -19,6 +19,6 @@ def crop_and_flip(x: Tensor, padding: int = 4) -> Tensor:
     columns = right + torch.arange(width, device=x.device)
     mirrored = torch.rand(n, 1, device=x.device) < 0.5
     columns = torch.where(mirrored, columns.flip(1), columns)
-    padded = functional.pad(x, (padding,) * 4).permute(0, 2, 3, 1)  # channels last, so that a pixel is read at once
+    padded = functional.pad(x, (padding,) * 4).permute(0, 2, 3, 1)  # channels last: one read per pixel
     every = torch.arange(n, device=x.device)[:, None, None]
     return padded[every, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""A recurrent language model: words to vectors, LSTM layers, and back to words."""
+"""A recurrent language model: an embedding, LSTM layers and an output layer."""
 
 from torch import Tensor, nn
 
@@ -6,11 +6,10 @@ from .recurrent import StackedLSTM
 
 
 class LanguageModel(nn.Module):
-    """Which word is next, in several streams of text at once.
+    """An LSTM that predicts the next word in several streams of text at once.
 
-    The layers remember the window before, so the windows of a text have to come in their order. With 33,278
-    words and 650 for both widths: 50,065,078 parameters, or 28,434,378 where the vectors of words are the output's
-    weights, too (`tied`).
+    The layers remember the window before, so the windows of a text must come in order. With 33,278 words and a width
+    of 650, it has 50,065,078 parameters, or 28,434,378 if embedding and output share their weights (`tied`).
     """
 
     def __init__(
@@ -28,14 +27,14 @@ class LanguageModel(nn.Module):
         self.dropout: nn.Module = nn.Dropout(dropout)
         self.lstm: StackedLSTM = StackedLSTM(width, width, layers, streams, dropout)
         self.output: nn.Linear = nn.Linear(width, words)
-        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # as language models of this kind have it since Zaremba 2014
+        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # usual for such models since Zaremba et al. 2014
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
         nn.init.zeros_(self.output.bias)
         if tied:
             self.output.weight = self.embedding.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        """From words [windows, streams, length] to the scores of what is next, with one dimension more."""
+        """Words [windows, streams, length] to scores of the next word [windows, streams, length, words]."""
         windows, streams, length = x.shape
         in_time = x.transpose(0, 1).reshape(streams, windows * length)
         outputs = self.lstm(self.dropout(self.embedding(in_time)))

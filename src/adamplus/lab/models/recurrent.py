@@ -1,17 +1,16 @@
-"""LSTM layers that go on where they ended, and whose dropout repeats."""
+"""LSTM layers that keep their state between calls and whose dropout is reproducible."""
 
 import torch
 from torch import Tensor, nn
 
 
 class StackedLSTM(nn.Module):
-    """What `nn.LSTM(…, batch_first=True)` computes, with dropout between layers by torch's own random numbers.
+    """`nn.LSTM(…, batch_first=True)` with dropout between layers by torch's own random numbers.
 
-    What the layers remember of so many `streams` is kept over calls, so the windows of a text have to come in their
-    order.
+    The state of every stream is kept between calls, so the windows of a text must come in order.
 
-    On CUDA, `nn.LSTM` draws its dropout from a state of cuDNN's that is seeded once a process: no seed that a run sets
-    reaches it, and the same run would give other numbers after a resumption or after another run.
+    On CUDA, `nn.LSTM` draws its dropout from a state of cuDNN that is seeded once per process. A run's seed does not
+    reach it, so the same run would give other numbers after a resumption or after another run.
     """
 
     hidden: Tensor
@@ -26,24 +25,24 @@ class StackedLSTM(nn.Module):
             self.register_buffer(name, torch.zeros(layers, streams, width), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From [streams, length, features] to [streams, length, width]."""
-        # copies: the backward pass needs what the layers began with, which is overwritten below
+        """Features [streams, length, features] to outputs [streams, length, width]."""
+        # copies: the backward pass needs the initial states, which are overwritten below
         hidden, cell = self.hidden.clone(), self.cell.clone()
         for i, layer in enumerate(self.layers):
             x, (h, c) = layer(self.dropout(x) if i else x, (hidden[i : i + 1], cell[i : i + 1]))
-            # in place, so that a captured graph finds them where it has left them
+            # in place, so that a captured graph finds them at the same address
             self.hidden[i].copy_(h[0].detach())
             self.cell[i].copy_(c[0].detach())
         return x
 
     def forget(self) -> None:
-        """Start a new text."""
+        """Reset the state, to start a new text."""
         self.hidden.zero_()
         self.cell.zero_()
 
 
 def forget(model: nn.Module) -> None:
-    """Let all such layers of a model start a new text; DDP and torch.compile may be around it."""
+    """Reset the state of every `StackedLSTM` in a model, which may be wrapped by DDP or torch.compile."""
     for module in model.modules():
         if isinstance(module, StackedLSTM):
             module.forget()

@@ -1,4 +1,4 @@
-"""A small GPT: which word is next, by attention to those before it."""
+"""A small GPT, which predicts the next word."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 class Layer(nn.Module):
-    """Attention to what was before, then two linear layers; both after a LayerNorm and added to what came in."""
+    """Causal attention and two linear layers, each after a LayerNorm and with a residual connection."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Layer(nn.Module):
         self.narrow: nn.Linear = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of [rows, length, width]."""
+        """Vectors [rows, length, width] to vectors of the same shape."""
         query, key, value = self.inputs(self.norm1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self._dropped(self.mixed(seen.transpose(1, 2).flatten(-2)))
@@ -33,9 +33,9 @@ class Layer(nn.Module):
 
 
 class GPT(nn.Module):
-    """Layers between vectors of words and places, and scores by the same vectors (tied), as GPT-2 has them.
+    """A GPT as GPT-2: embeddings of words and positions, layers, and an output that is tied to the word embedding.
 
-    With 33,278 words, windows of 256 and the defaults: 23,524,608 parameters.
+    With 33,278 words, windows of 256 and the defaults it has 23,524,608 parameters.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class GPT(nn.Module):
         self.layers: nn.Sequential = nn.Sequential(*(Layer(width, heads, dropout) for _ in range(layers)))
         self.norm: nn.Module = nn.LayerNorm(width)
         for name, parameter in self.named_parameters():
-            if parameter.ndim == 2:  # what adds to the sum of all layers begins smaller, so that the sum does not grow
+            if parameter.ndim == 2:  # smaller for layers that add to the residual sum, so that it does not grow
                 adds = name.endswith(("mixed.weight", "narrow.weight"))
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * layers) if adds else 0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From words [rows, length] to the scores of what is next, with one dimension more."""
+        """Words [rows, length] to scores of the next word [rows, length, words]."""
         places = self.places(torch.arange(x.shape[1], device=x.device))
         return functional.linear(self.norm(self.layers(self.dropout(self.words(x) + places))), self.words.weight)

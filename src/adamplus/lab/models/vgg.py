@@ -3,14 +3,14 @@
 from torch import Tensor, nn
 
 WIDTHS = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
-"""Channels, and how many convolutions of that many, between two poolings."""
+"""Channels and number of convolutions before each pooling."""
 
 
 class VGG19(nn.Module):
-    """Sixteen convolutions and one linear layer, as it is usual for CIFAR. With 100 classes: 20,081,188 parameters.
+    """Sixteen convolutions and one linear layer, as usual for CIFAR; 20,081,188 parameters with 100 classes.
 
-    The two hidden linear layers of the original are for images of 224 × 224. Convolutions have no bias: BatchNorm
-    subtracts it at once.
+    The two hidden linear layers of the original are for images of 224 × 224. Convolutions have no bias, because
+    BatchNorm would subtract it.
     """
 
     def __init__(self, classes: int = 100) -> None:
@@ -26,5 +26,5 @@ class VGG19(nn.Module):
         self.head: nn.Module = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of a batch of images."""
+        """Images [rows, 3, 32, 32] to scores [rows, classes]."""
         return self.head(self.features(x).flatten(1))

@@ -1,4 +1,4 @@
-"""What a contender is: how an optimizer is built, and what of it is tuned."""
+"""Contenders: how an optimizer is built, and which of its settings are tuned."""
 
 import inspect
 import math
@@ -10,22 +10,22 @@ from torch.optim import Optimizer
 
 
 class UnavailableError(Exception):
-    """This optimizer cannot take part; the message says why."""
+    """An optimizer cannot be built here; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class LogUniform:
-    """Numbers between two, of which each factor is as likely as any other."""
+    """The log-uniform distribution of numbers between `low` and `high`."""
 
     low: float
     high: float
 
     def __post_init__(self) -> None:
         if not (isinstance(self.low, int | float) and isinstance(self.high, int | float) and 0 < self.low <= self.high):
-            raise ValueError(f"LogUniform({self.low!r}, {self.high!r}): it goes from a number above 0 to a larger one")
+            raise ValueError(f"LogUniform needs numbers 0 < low <= high, got ({self.low!r}, {self.high!r})")
 
     def at(self, fraction: float) -> float:
-        """The one at that fraction of the way, of three digits: what is printed is what was run."""
+        """The quantile at a fraction, rounded to three digits so that the printed value is the one that was run."""
         return float(f"{math.exp(math.log(self.low) + fraction * math.log(self.high / self.low)):.3g}")
 
     def __str__(self) -> str:
@@ -38,40 +38,40 @@ class Contender:
 
     name: str
     build: Callable[..., Optimizer]
-    """From parameters and settings."""
+    """A function of parameters and settings that returns the optimizer, or its class."""
     search: dict[str, LogUniform]
-    """What is tuned, and between which values."""
+    """Settings that are tuned, each with its range."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Beside what is tuned; the command line can change them."""
+    """Other settings that differ from the defaults of `build`; the command line can change them."""
     captured: dict[str, Any] | None = None
-    """What its constructor needs where its step is captured in a CUDA graph; None where it cannot be."""
+    """Settings that the constructor needs if the step is captured in a CUDA graph; None if it cannot be captured."""
     tensors: tuple[str, ...] = ()
     """Settings that a captured step reads from tensors, so that they can change."""
 
     def __post_init__(self) -> None:
         search: Any = self.search
         if not isinstance(search, dict) or not all(isinstance(space, LogUniform) for space in search.values()):
-            raise TypeError(f"search of {self.name} is {search!r}, and has to be as {{'lr': LogUniform(0.001, 1.0)}}")
+            raise TypeError(f"search of {self.name} must be like {{'lr': LogUniform(0.001, 1.0)}}, got {search!r}")
 
     def names(self) -> list[str]:
-        """What can be set."""
+        """Names of all settings."""
         return list(self._kinds())
 
-    def words(self, name: str) -> tuple[str, ...]:
-        """What a setting can be that is a word and no number, as its type tells: `norm_scope`, for one."""
+    def choices(self, name: str) -> tuple[str, ...]:
+        """The strings that a setting can be, by its type annotation: those of `norm_scope`, for example."""
         kind = self._kinds()[name]
-        return tuple(word for one in (kind, *get_args(kind)) for word in get_args(one) if isinstance(word, str))
+        return tuple(choice for one in (kind, *get_args(kind)) for choice in get_args(one) if isinstance(choice, str))
 
-    def numbers(self, name: str) -> int:
-        """How many a setting is that is several, as its type tells: `betas`, for one; else 0."""
+    def tuple_length(self, name: str) -> int:
+        """The length of a setting that is a tuple, by its type annotation, as `betas`; 0 for other settings."""
         kind = self._kinds()[name]
         return len(get_args(kind)) if get_origin(kind) is tuple and ... not in get_args(kind) else 0
 
     def _kinds(self) -> dict[str, Any]:
-        """Of what type each setting is said to be."""
+        """The type annotation of each setting."""
         found: dict[str, Any] = {}
         for parameter in _signature(self.build).parameters.values():
-            if parameter.kind is parameter.VAR_KEYWORD:  # their names, where Unpack[a TypedDict] tells them
+            if parameter.kind is parameter.VAR_KEYWORD:  # Unpack[a TypedDict] has their names
                 for named in get_args(parameter.annotation):
                     found |= get_type_hints(named)
             elif parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
@@ -80,8 +80,8 @@ class Contender:
 
 
 def _signature(build: Callable[..., Optimizer]) -> inspect.Signature:
-    """With types as types, where the file that has it writes them as text."""
+    """The signature with annotations evaluated, if they are strings that can be."""
     try:
         return inspect.signature(build, eval_str=True)
-    except NameError:  # of a type that is there for a type checker alone
+    except NameError:  # a type that is only imported for type checkers
         return inspect.signature(build)

@@ -13,7 +13,7 @@ from .registry import find
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
-    """`name:key=value;key=value` as a name and settings; those of the optimizer's own that are left out stay."""
+    """The name and the settings in `name:key=value;key=value`; other settings keep their defaults."""
     name, _, rest = text.partition(":")
     contender, _ = find(name)
     settings: dict[str, Any] = {}
@@ -21,22 +21,23 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = item.partition("=")
         key = key.strip()
         if not equals:
-            raise InputError(f"{item!r} of {text!r} is no key=value, as in {name}:lr=0.1;weight_decay=1e-4")
+            raise InputError(f"settings must be key=value, as {name}:lr=0.1;weight_decay=0, got {item!r} in {text!r}")
         if key not in contender.names():
             raise InputError(f"{name} has no setting {key!r}: {nearest(key, contender.names())}")
         if key in settings:
-            raise InputError(f"{text!r} sets {key!r} twice: leave one of them")
-        settings[key] = _value(key, value.strip(), contender.words(key), text)
-        wanted = contender.numbers(key)
-        if wanted and not (isinstance(settings[key], tuple) and len(settings[key]) == wanted):
-            raise InputError(f"{item.strip()} of {text!r}: it has to be {wanted} numbers in parentheses, with commas")
+            raise InputError(f"{text!r} sets {key!r} twice: remove one of them")
+        settings[key] = _value(key, value.strip(), contender.choices(key), text)
+        length = contender.tuple_length(key)
+        if length and not (isinstance(settings[key], tuple) and len(settings[key]) == length):
+            raise InputError(f"{key} must be {length} numbers in parentheses, got {item.strip()} in {text!r}")
     return name, settings
 
 
 def try_out(contender: Contender, given: dict[str, Any], text: str, device: str = "cpu") -> None:
-    """Build it once: what it refuses, and that it is not installed, is told now and not by every run.
+    """Build the optimizer once, so that wrong settings and missing packages are reported before any run.
 
-    On the device where it is to train, if that is one of this machine's; else without what can be refused only there.
+    It is built on the training device if this machine has it. Otherwise it is built on the CPU, without the settings
+    that only the device can judge.
     """
     here = device == "cpu" or torch.cuda.is_available()
     given = given if here else {key: value for key, value in given.items() if key not in ("fused", "capturable")}
@@ -45,23 +46,23 @@ def try_out(contender: Contender, given: dict[str, Any], text: str, device: str 
     try:
         contender.build(parameters, **{**contender.settings, **tuned, **given})
     except UnavailableError as error:
-        raise InputError(f"{text} cannot take part: {error}") from error
-    except Exception as error:  # whatever the optimizer makes of them
-        raise InputError(f"{text!r} is refused by the optimizer: {error}") from error
+        raise InputError(f"{text} cannot be used: {error}") from error
+    except Exception as error:  # an optimizer may raise anything
+        raise InputError(f"the optimizer rejects {text!r}: {error}") from error
 
 
-def _value(key: str, value: str, words: tuple[str, ...], text: str) -> Any:
-    """A number, True, False, None, a tuple of numbers, or one of the words that the setting can be."""
-    if (word := value.strip("\"'")) in words:
-        return word
+def _value(key: str, value: str, choices: tuple[str, ...], text: str) -> Any:
+    """A number, True, False, None, a tuple of numbers, or one of the strings that the setting can be."""
+    if (choice := value.strip("\"'")) in choices:
+        return choice
     try:
         parsed = ast.literal_eval(value)
     except (ValueError, SyntaxError):
         parsed = ...
     numbers = parsed if isinstance(parsed, tuple) else (parsed,)
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
-        raise InputError(f"{key}={value} of {text!r}: no optimizer can use a number that is not finite")
+        raise InputError(f"{key} must be finite, got {key}={value} in {text!r}")
     if not all(number is None or isinstance(number, (bool, int, float)) for number in numbers):
-        allowed = f"none of {', '.join(words)}" if words else "no number (nor True, False or None)"
-        raise InputError(f"{key}={value} of {text!r}: the value is {allowed}")
+        allowed = f"one of {', '.join(choices)}" if choices else "a number, True, False or None"
+        raise InputError(f"{key} must be {allowed}, got {key}={value} in {text!r}")
     return parsed

@@ -39,14 +39,14 @@ CONTENDERS: dict[str, Contender] = {
 
 
 def find(name: str) -> tuple[Contender, str]:
-    """The optimizer of that name, or in that file; and the digest of the file that it is in."""
+    """The contender of that name or in that file, with the digest of the code that defines it."""
     if name.endswith(".py"):
         module = load_file(Path(name), "an optimizer")
         contender = getattr(module, "contender", None)
         if not isinstance(contender, Contender):
             raise InputError(
-                f"{name}: it has no `contender`: "
-                "write contender = Contender(name, build, search) there, as in docs/extending.md"
+                f"{name} must define `contender`: write contender = Contender(name, build, search), "
+                "as in docs/extending.md"
             )
         return contender, digest(Path(name))
     if name not in CONTENDERS:

@@ -1,4 +1,4 @@
-"""Handwritten digits of 8×8 pixels, which come with scikit-learn; a small convolutional network."""
+"""The handwritten digits of scikit-learn, 8×8 pixels, with a small convolutional network."""
 
 from functools import cache
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from .task import Split, Task
 
-TRAIN, VALIDATION = 1197, 300  # of 1,797; the other 300 are for the test
+TRAIN, VALIDATION = 1197, 300  # rows of 1,797; the other 300 are test data
 
 
 class Digits(Task):
@@ -21,11 +21,11 @@ class Digits(Task):
     target = 0.97
 
     def data(self) -> dict[str, Split]:
-        """1,197 images to train, 300 to choose settings by, 300 to tell."""
+        """1,197 images for training, 300 for validation and 300 for the test."""
         return _splits()
 
     def model(self) -> nn.Module:
-        """Two convolutions, and one layer from what they see to the ten classes: 7,690 parameters."""
+        """Two convolutions and a linear layer to the ten classes: 7,690 parameters."""
         return nn.Sequential(
             nn.Conv2d(1, 16, 3, padding=1),
             nn.ReLU(),
@@ -40,16 +40,16 @@ class Digits(Task):
         return nn.functional.cross_entropy(outputs, y)
 
     def metrics(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """The part of the images that is recognised."""
+        """Accuracy."""
         return {"accuracy": (outputs.argmax(1) == y).float().mean()}
 
 
 @cache
 def _splits() -> dict[str, Split]:
-    from sklearn.datasets import load_digits  # half a second, which only this task should cost
+    from sklearn.datasets import load_digits  # takes half a second, which other tasks need not wait
 
     digits: Any = load_digits()
-    # scikit-learn has them in the order of their writers, of whom every split should have some
+    # scikit-learn's order is by writer, and every split should have images of every writer
     order = torch.randperm(len(digits.target), generator=torch.Generator().manual_seed(0))
     x = (torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16)[order]
     y = torch.tensor(digits.target, dtype=torch.int64)[order]

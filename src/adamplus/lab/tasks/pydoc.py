@@ -1,4 +1,4 @@
-"""The English text that comes with Python, its manual's topics; a recurrent model of which word is next."""
+"""The topics of Python's manual, which come with Python, with a recurrent model of the next word."""
 
 import re
 from collections import Counter
@@ -15,15 +15,15 @@ from .task import Split
 
 STREAMS, LENGTH = 16, 16
 LAYERS, WIDTH, DROPOUT = 2, 48, 0.1
-WORDS = 50_000  # of 70,000 or more: as many in every Python, and a run takes seconds
-TRAIN, VALIDATION = 35_000, 7_500  # of these, one after the other; the rest is for the test
-SEEN = 10  # times that training text must have a word, for it to be one
+WORDS = 50_000  # of 70,000 or more: the same number in every Python, and few enough for runs of seconds
+TRAIN, VALIDATION = 35_000, 7_500  # words, one after the other; the rest is test data
+SEEN = 10  # a rarer word of the training text is <unk>
 
 
 class Model(nn.Module):
-    """Words to vectors, two LSTM layers with dropout, and back to words (by weights of its own, not tied).
+    """An embedding, two LSTM layers with dropout, and an output layer that is not tied to the embedding.
 
-    The layers remember the window before, so the windows of a text have to come in their order.
+    The layers remember the window before, so the windows of a text must come in order.
     """
 
     def __init__(self, words: int) -> None:
@@ -35,7 +35,7 @@ class Model(nn.Module):
         self.output = nn.Linear(WIDTH, words)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From words [windows, streams, length] to the scores of what is next, with one dimension more."""
+        """Words [windows, streams, length] to scores of the next word [windows, streams, length, words]."""
         windows, streams, length = x.shape
         in_time = x.transpose(0, 1).reshape(streams, windows * length)
         outputs = self.lstm(self.dropout(self.embedding(in_time)))
@@ -51,26 +51,26 @@ class Pydoc(NextWord):
 
     epochs = 5
     batch = 1
-    target = 50.0  # by the word before alone, 48; by how frequent words are, 91
+    target = 50.0  # a bigram model reaches 48, a unigram model 91
     ordered = True
     clip = 0.25
 
     def data(self) -> dict[str, Split]:
-        """Windows of three consecutive parts of the text; the last words of a part that fill no window are left."""
+        """Windows of three consecutive parts of the text, without the last words of a part that fill no window."""
         return _splits()[0]
 
     def model(self) -> nn.Module:
-        """A model of as many words as the training text has."""
+        """A model of the words that are frequent in the training text."""
         return Model(_splits()[1])
 
     def begin(self, model: nn.Module) -> None:
-        """Forget the text of the last pass."""
+        """Reset the model's memory of the text."""
         forget(model)
 
 
 @cache
 def _splits() -> tuple[dict[str, Split], int]:
-    """The splits, and the number of words."""
+    """The splits and the size of the vocabulary."""
     from pydoc_data.topics import topics
 
     text = list(islice(_words(topics[name] for name in sorted(topics)), WORDS))
@@ -84,7 +84,7 @@ def _splits() -> tuple[dict[str, Split], int]:
 
 
 def _words(topics: Iterable[str]) -> Iterable[str]:
-    """Words and signs, in small letters; a paragraph that several topics have, once: tests are of unseen text."""
+    """Lower-case words and punctuation. A repeated paragraph is left out, so that test text is unseen."""
     seen = set()
     for topic in topics:
         for paragraph in re.split(r"\n\s*\n", topic):

@@ -42,7 +42,7 @@ def find(name: str) -> tuple[Task, str]:
     if name.endswith(".py"):
         return _only_task(load_file(Path(name), "a task"), name), digest(Path(name))
     if name not in TASKS:
-        hint = "; a file of your own ends in .py" if "/" in name else ""
+        hint = "; the name of a file must end in .py" if "/" in name else ""
         raise InputError(f"unknown task {name!r}: {nearest(name, TASKS)}{hint}")
     place, arguments = TASKS[name]
     module, _, kind = place.partition(".")
@@ -82,10 +82,9 @@ def _only_task(module: ModuleType, name: str) -> Task:
         if isinstance(value, type) and issubclass(value, Task) and value.__module__ == module.__name__
     ]
     if len(found) != 1:
-        raise InputError(
-            f"{name}: it has {len(found) or 'no'} classes of Task, and one is needed: see docs/extending.md"
-        )
+        raise InputError(f"{name} must define exactly one subclass of Task, got {len(found)}: see docs/extending.md")
     (kind,) = found
     if missing := sorted(kind.__abstractmethods__):
-        raise InputError(f"{name}: {kind.__name__} lacks {', '.join(f'{m}()' for m in missing)}: see docs/extending.md")
+        methods = ", ".join(f"{method}()" for method in missing)
+        raise InputError(f"{name}: {kind.__name__} must define {methods}: see docs/extending.md")
     return kind()

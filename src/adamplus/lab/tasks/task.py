@@ -1,4 +1,4 @@
-"""What a task is: data, model, loss, metrics and budget, in one file."""
+"""The base class of tasks: data, model, loss, metrics and budget."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -7,85 +7,92 @@ from typing import ClassVar, Literal, NamedTuple
 from torch import Tensor, nn
 
 Split = tuple[Tensor, Tensor]
-"""Inputs and targets; row i of one belongs to row i of the other."""
+"""Inputs and targets; row i of the targets belongs to row i of the inputs."""
 
 
 class Moment(NamedTuple):
-    """Where a run stands before an epoch, and who runs."""
+    """The position of a run when the schedule is called."""
 
     epoch: int
-    """0, 1, …"""
+    """The epoch that begins or runs: 0, 1, …"""
     epochs: int
-    """Of the whole run."""
+    """Epochs of the whole run."""
     optimizer: str
-    """Its registered name, or the path of its file."""
+    """The optimizer's registered name, or the path of its file."""
     history: Sequence[Mapping[str, float]]
-    """The metrics of the epochs before."""
+    """Metrics of the epochs before."""
     part: float = 0.0
-    """Of the epoch that lies behind, from 0 to below 1; where the schedule is asked for before each step."""
+    """The fraction of the epoch that is done, in [0, 1); above 0 only in a task with `stepwise`."""
 
     @property
     def progress(self) -> float:
-        """The part of the whole run that lies behind, from 0 to below 1."""
+        """The fraction of the whole run that is done, in [0, 1)."""
         return (self.epoch + self.part) / self.epochs
 
 
 class Task(ABC):
-    """What optimizers are compared on. A file has one, and its first line says what it is."""
+    """A task that optimizers are compared on.
+
+    A file defines one task; the first line of its docstring describes it in reports.
+    """
 
     epochs: ClassVar[int] = 20
+    """Passes over the training data."""
     batch: ClassVar[int] = 64
-    """Rows of the data that a step sees."""
+    """Rows of the data per step."""
     metric: ClassVar[str] = "loss"
-    """What learning rates are chosen by, on validation data, and what is told, of test data."""
+    """The metric that tuning compares on validation data and reports show on test data."""
     better: ClassVar[Literal["lower", "higher"]] = "lower"
+    """Whether lower or higher values of the metric are better."""
     target: ClassVar[float | None] = None
-    """Of the metric on test data; time is taken until it is reached."""
+    """The time until the metric reaches this value on test data is reported, if it is given."""
     ordered: ClassVar[bool] = False
-    """Whether rows are visited in their order (a stream of text), not in a new one each epoch."""
+    """Whether rows are visited in order (a stream of text), not in a new random order each epoch."""
     stepwise: ClassVar[bool] = False
-    """Whether the schedule is asked for before each step (a warm-up, a cosine), not only before each epoch."""
+    """Whether the schedule is called before each step (a warm-up, a cosine), not only before each epoch."""
     clip: ClassVar[float | None] = None
-    """The largest norm of a gradient; larger ones are shortened to it."""
+    """The norm that gradients are clipped to. Default: no clipping."""
     train_rows: ClassVar[int | None] = None
-    """How many training rows are evaluated like validation and test data; as many as test rows by itself."""
+    """Number of training rows that are evaluated after an epoch. Default: the number of test rows."""
 
     evaluation_rows: ClassVar[int | None] = None
-    """How many rows are evaluated at once; those of four batches by itself."""
+    """Rows per batch of an evaluation. Default: four times `batch`."""
     capture: ClassVar[bool] = True
-    """Whether a step, and the evaluation of a batch, can be one CUDA graph; False where one asks the host, by `.item()`
-    or an `if` on values."""
+    """Whether a step, and the evaluation of a batch, can be one CUDA graph.
+
+    Set it to False if either needs values on the host, by `.item()` or an `if` on values.
+    """
 
     @abstractmethod
     def data(self) -> dict[str, Split]:
-        """The splits "train", "validation" and "test", on the CPU; the same at every call. Called before `model`.
+        """The splits "train", "validation" and "test", as CPU tensors that are the same at every call.
 
-        "validation" can be left out where nothing is chosen by it.
+        It is called before `model`. "validation" may be left out if nothing is tuned.
         """
 
     @abstractmethod
     def model(self) -> nn.Module:
-        """A new model, initialised by torch's random numbers, which the run's seed decides."""
+        """A new model, initialized by torch's random numbers, which the run's seed determines."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """What is minimised: the mean over a batch."""
+        """The loss to minimize: a mean over the batch."""
 
     def metrics(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Further means over a batch, by name."""
+        """Further means over the batch, by name."""
         return {}
 
     def summary(self, means: dict[str, float]) -> dict[str, float]:
-        """What is kept of the means over a whole split, which may be more than them: exp(loss), for one."""
+        """The metrics of a split, from the means over the whole split: perplexity, exp(loss), for example."""
         return means
 
     def augment(self, x: Tensor) -> Tensor:
-        """Training inputs, altered at random; on the accelerator."""
+        """Training inputs with random changes, made on the accelerator."""
         return x
 
     def schedule(self, now: Moment) -> dict[str, float]:
-        """By which factors of their first values settings are changed for the coming epoch or step, as {"lr": 0.1}."""
+        """Factors of the initial settings for the coming epoch or step, as {"lr": 0.1}."""
         return {}
 
-    def begin(self, model: nn.Module) -> None:  # noqa: B027 - most need nothing
-        """Do what a model needs before each pass over data: a recurrent one forgets the last."""
+    def begin(self, model: nn.Module) -> None:  # noqa: B027 - most tasks need nothing
+        """Prepare the model for a pass over data; called before each: a recurrent model forgets the last text."""

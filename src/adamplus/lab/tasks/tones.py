@@ -1,4 +1,4 @@
-"""Made-up speech: sequences of phones heard through noise; a recurrent model that names the state of every frame."""
+"""Artificial speech, sequences of phones in noise, with a recurrent model that classifies every frame."""
 
 from functools import cache
 
@@ -11,13 +11,13 @@ PHONES, STATES = 12, 3
 CLASSES = PHONES * STATES
 FRAMES, FEATURES = 21, 16
 ROWS, SPEAKERS = {"train": 1280, "validation": 320, "test": 320}, {"train": 40, "validation": 10, "test": 10}
-FOLLOWERS = 3  # phones that one may be followed by
-SPEAKER, NOISE = 0.7, 1.0  # beside the states' spectra, of standard deviation 1
+FOLLOWERS = 3  # phones that may follow a phone
+SPEAKER, NOISE = 0.7, 1.0  # standard deviations; that of the states' spectra is 1
 WIDTH, PROJECTION = 32, 24
 
 
 class Model(nn.Module):
-    """Two bidirectional LSTM layers, a projection, and the scores of a frame's states."""
+    """Two bidirectional LSTM layers, a projection, and an output layer with a score for every state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,14 +28,14 @@ class Model(nn.Module):
             nn.init.orthogonal_(layer.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From [rows, frames, features] to [rows, frames, classes]."""
+        """Features [rows, frames, features] to scores [rows, frames, classes]."""
         return self.output(self.projection(self.lstm(x)[0]))
 
 
 class Tones(Task):
     """States of phones in made-up speech (windows of 21 frames, 36 states), a bidirectional LSTM of two layers.
 
-    The shape of the paper's speech experiment: every frame has a target, and what comes before and after it helps.
+    It has the shape of the paper's speech experiment: every frame has a target, and the frames around it help.
     """
 
     epochs = 6
@@ -45,25 +45,25 @@ class Tones(Task):
     target = 0.2
 
     def data(self) -> dict[str, Split]:
-        """Windows of speech, by other speakers in each split."""
+        """Windows of speech; every split has its own speakers."""
         return _splits()
 
     def model(self) -> nn.Module:
-        """Two bidirectional layers of 32 and a projection to 24."""
+        """Two bidirectional LSTM layers of 32 and a projection to 24."""
         return Model()
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Cross-entropy of a frame."""
+        """Cross-entropy per frame."""
         return nn.functional.cross_entropy(outputs.flatten(0, 1), y.flatten())
 
     def metrics(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """The part of the frames whose state is mistaken."""
+        """The fraction of frames with a wrong state."""
         return {"frame_error": (outputs.argmax(-1) != y).float().mean()}
 
 
 @cache
 def _splits() -> dict[str, Split]:
-    generator = torch.Generator().manual_seed(2011)  # the data is one, whatever a run's seed
+    generator = torch.Generator().manual_seed(2011)  # the same data for every seed of a run
     spectra = torch.randn(CLASSES, FEATURES, generator=generator)
     leave = 1 / (1.5 + 2.5 * torch.rand(CLASSES, generator=generator))  # states last 1.5 to 4 frames, on average
     followers = torch.stack([torch.randperm(PHONES, generator=generator)[:FOLLOWERS] for _ in range(PHONES)])
