@@ -1,36 +1,36 @@
-"""A web server that fails as real ones do."""
+"""A web server with the failures of real ones."""
 
 import hashlib
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 
-from adamplus.lab.data import Patience
+from adamplus.lab.data import RetryPolicy
 
-QUICK = Patience(timeout=2, tries=3, wait=0)
+QUICK = RetryPolicy(timeout=2, tries=3, wait=0)
 CONTENT = bytes(range(256)) * 2000  # eight blocks
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
 
 @dataclass
 class Server:
-    """A web server that can be made to fail; `asked` is the ranges that were asked for."""
+    """A web server that can be made to fail; `requested` records the requested ranges."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     ranges: bool = True
     shift: int = 0
-    """How much later than asked for a range begins."""
+    """By how many bytes a range begins later than requested."""
     breaks: list[int] = field(default_factory=list)
-    """After how many bytes the next connections break."""
+    """The numbers of bytes after which the next connections break."""
     answers: list[int] = field(default_factory=list)
-    """Status codes of the next answers, before the right ones."""
+    """Status codes of the next answers, before the correct ones."""
     length: bool | str = True
-    """Whether it is told; or what is told instead."""
-    asked: list[str | None] = field(default_factory=list)
+    """Whether Content-Length is sent; a string is sent instead of the length."""
+    requested: list[str | None] = field(default_factory=list)
     address: str = ""
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         wanted = request.headers["Range"]
-        self.asked.append(wanted)
+        self.requested.append(wanted)
         assert request.headers["User-Agent"].startswith("adamplus/")
         content = self.files.get(request.path)
         if self.answers or content is None:
@@ -47,8 +47,8 @@ class Server:
         if start:
             request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         if self.length:
-            told = self.length if isinstance(self.length, str) else str(len(content) - start)
-            request.send_header("Content-Length", told)
+            length = self.length if isinstance(self.length, str) else str(len(content) - start)
+            request.send_header("Content-Length", length)
         request.end_headers()
         end = start + self.breaks.pop(0) if self.breaks else len(content)
         request.wfile.write(content[start:end])

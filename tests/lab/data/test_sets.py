@@ -1,4 +1,4 @@
-"""What is known of data sets is said where it is asked for: where they are, and whether they are right."""
+"""Data sets are found in their usual folders and checked against their digests."""
 
 import hashlib
 import re
@@ -38,7 +38,7 @@ def write_toy(folder: Path) -> Path:
     return folder
 
 
-def test_data_is_where_it_is_said_to_be(monkeypatch: pytest.MonkeyPatch):
+def test_the_root_is_the_argument_the_variable_or_the_default(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ADAMPLUS_DATA", "/big/disk")
     assert data_root("/named") == Path("/named")
     assert data_root() == Path("/big/disk")
@@ -56,20 +56,19 @@ READERS: dict[str, tuple[Callable[[Path], Path], str, Callable[[Path], object]]]
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_what_is_wrong_with_a_file_is_told_with_the_command_that_mends_it(name: str, tmp_path: Path):
+def test_a_damaged_file_is_reported_with_the_command_that_replaces_it(name: str, tmp_path: Path):
     write, file, read = READERS[name]
     folder = write(tmp_path)
     next(folder.glob(file)).write_bytes(b"\xff\xfe no such thing")
-    with pytest.raises(InputError, match=re.escape(str(folder))) as told:
+    with pytest.raises(InputError, match=re.escape(str(folder))) as error:
         read(tmp_path)
-    assert str(told.value).endswith(
-        f". If this is to be the official {SETS[name].title}: adamplus data download {name} --data {tmp_path} "
-        "puts the official files in their place"
+    assert str(error.value).endswith(
+        f". To replace it by the official {SETS[name].title}: adamplus data download {name} --data {tmp_path}"
     )
 
 
 @pytest.mark.usefixtures("toy")
-def test_every_file_is_held_against_its_digest(tmp_path: Path):
+def test_every_file_is_checked_against_its_digest(tmp_path: Path):
     folder = write_toy(tmp_path / "toy")
     right = {"a": "ok", "b": "ok", "c": "unknown digest", "*.txt": "ok"}
     assert statuses(tmp_path, "toy") == right
@@ -82,12 +81,12 @@ def test_every_file_is_held_against_its_digest(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("toy")
-def test_all_files_of_a_set_that_is_not_there_are_missing(tmp_path: Path):
+def test_all_files_of_a_missing_set_are_missing(tmp_path: Path):
     assert set(statuses(tmp_path, "toy").values()) == {"missing"}
     assert verify(tmp_path) == []
 
 
-def test_unknown_sets_get_the_nearest_names(tmp_path: Path):
+def test_an_unknown_set_gets_suggestions(tmp_path: Path):
     with pytest.raises(InputError, match=r"unknown data set 'cifar-10': did you mean cifar10"):
         verify(tmp_path, ["cifar-10"])
 
@@ -115,25 +114,23 @@ def test_sets_are_found_in_their_usual_folders(tmp_path: Path):
     assert "etc/an4.dic" in found["an4"].lacks
 
 
-def test_a_whole_folder_goes_before_one_with_a_part(tmp_path: Path, toy: DataSet):
+def test_a_complete_folder_precedes_an_incomplete_one(tmp_path: Path, toy: DataSet):
     (tmp_path / "toy").mkdir()
     write_toy(tmp_path / "other")
     both = replace(toy, layouts=(replace(toy.layouts[0], folders=("toy", "other")),))
     assert both.locate(tmp_path).path == tmp_path / "other"
-    with pytest.raises(InputError, match=r"Toy in .*/toy is not whole, it lacks a, b, c, d/\*.txt"):
+    with pytest.raises(InputError, match=r"Toy in .*/toy is incomplete: a, b, c, d/\*.txt missing"):
         toy.locate(tmp_path)
 
 
-def test_tiny_data_has_not_the_official_digests_and_its_archive_neither(tmp_path: Path):
+def test_tiny_data_and_its_archive_do_not_have_the_official_digests(tmp_path: Path):
     folder = write_cifar(tmp_path / "a")
     assert set(statuses(tmp_path / "a", "cifar10").values()) == {"wrong digest"}
     pack(folder, tmp_path / "cifar-10-python.tar.gz")
     assert statuses(tmp_path, "cifar10") == {"cifar-10-python.tar.gz": "wrong digest"}
 
 
-def test_pickles_that_hold_the_official_images_are_right_however_they_were_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_rewritten_pickles_with_the_official_images_are_ok(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     official = SETS["cifar10"].layouts[0]
     data, labels = images(3, 10)
     binary = b"".join(bytes([label]) + row.tobytes() for row, label in zip(data, labels, strict=True))
@@ -146,18 +143,18 @@ def test_pickles_that_hold_the_official_images_are_right_however_they_were_writt
     path.write_bytes(pickled(data, labels[::-1]))
     assert statuses(tmp_path, "cifar10") == {"data_batch_1": "wrong digest"}
     path.write_bytes(b"")
-    assert "no whole pickle" in verify(tmp_path, ["cifar10"])[0].note
+    assert "not a complete pickle" in verify(tmp_path, ["cifar10"])[0].note
 
 
 @pytest.mark.parametrize("one", SETS.values(), ids=SETS)
-def test_every_set_says_what_people_need_to_know(one: DataSet):
+def test_every_set_has_a_licence_a_home_and_a_source_or_advice(one: DataSet):
     assert one.licence
     assert one.home.startswith("http")
     assert one.ways or one.advice
     for way in one.ways:
         for source in way:
             assert source.address.startswith("https://")
-            # an archive without a digest is fine where all that is taken from it has one
+            # an archive without a digest is fine if all files taken from it have one
             assert source.digest or all(file.digest for file in one.layouts[0].files)
     for layout in one.layouts:
         for digest in [file.digest for file in layout.files if file.digest]:

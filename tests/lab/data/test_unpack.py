@@ -1,4 +1,4 @@
-"""Archives are unpacked into one folder, and odd ones not at all."""
+"""Archives are unpacked into one folder; suspicious archives are refused."""
 
 import io
 import os
@@ -29,26 +29,26 @@ GOOD = member("set/good")
         (member("set/link", tarfile.LNKTYPE, link="set/good"), "is a link"),
         (member("set/device", tarfile.CHRTYPE), "is a device"),
         (member("set/pipe", tarfile.FIFOTYPE), "is a device"),
-        (member("set/good"), "'good' is in it twice"),
-        (member("set/large", size=5000), "holds more than 4,000 bytes"),
+        (member("set/good"), "has 'good' twice"),
+        (member("set/large", size=5000), "has more than 4,000 bytes of content"),
     ],
 )
-def test_odd_archives_are_refused(bad: tarfile.TarInfo, problem: str, tmp_path: Path):
+def test_suspicious_archives_are_refused(bad: tarfile.TarInfo, problem: str, tmp_path: Path):
     archive = tar_with(tmp_path / "x.tar.gz", GOOD, bad)
-    with pytest.raises(InputError, match=f"x.tar.gz: .*{problem}"):
+    with pytest.raises(InputError, match=f"x.tar.gz.*{problem}"):
         unpack(archive, "set", tmp_path / "deep" / "to", limit=4000)
     assert not list(tmp_path.rglob("*escaped*"))
     assert not Path("/tmp/escaped").exists()
 
 
-def test_only_the_folder_that_is_wanted_is_written(tmp_path: Path):
+def test_only_the_wanted_folder_is_unpacked(tmp_path: Path):
     archive = tar_with(tmp_path / "x.tar.gz", member("set/a/b"), member("other/c"), member("other/d", tarfile.SYMTYPE))
     unpack(archive, "set", tmp_path / "to")
     assert [p.relative_to(tmp_path / "to").as_posix() for p in (tmp_path / "to").rglob("*") if p.is_file()] == ["a/b"]
 
 
 @pytest.mark.parametrize("name", ["../escaped", "/escaped", "set/../../escaped"])
-def test_odd_zip_files_are_refused(name: str, tmp_path: Path):
+def test_suspicious_zip_files_are_refused(name: str, tmp_path: Path):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
         packed.writestr(name, "x")
     with pytest.raises(InputError, match="leads out of the folder"):
@@ -67,8 +67,8 @@ def test_links_in_zip_files_are_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tar.xz", "x.tar.bz2", "x.tar"])
-def test_archives_with_flipped_bytes_are_told_and_never_a_bare_exception(name: str, tmp_path: Path):
-    """Whatever zip, tar and their compressions raise: IndexError, UnicodeDecodeError and lzma's own among others."""
+def test_archives_with_flipped_bytes_raise_input_errors_only(name: str, tmp_path: Path):
+    """zip, tar and their compressions raise IndexError, UnicodeDecodeError and lzma's own errors, for example."""
     path = tmp_path / name
     if name == "x.zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -92,10 +92,10 @@ def test_archives_with_flipped_bytes_are_told_and_never_a_bare_exception(name: s
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40, 300])
-def test_archives_that_are_cut_off_are_told(cut: int, tmp_path: Path):
+def test_archives_that_are_cut_off_are_reported(cut: int, tmp_path: Path):
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "file").write_bytes(os.urandom(1000))
     archive = pack(tmp_path / "set", tmp_path / "x.tar.gz")
     archive.write_bytes(archive.read_bytes()[:cut])
-    with pytest.raises(InputError, match=r"x.tar.gz: .*(cannot be read|cannot be unpacked)"):
+    with pytest.raises(InputError, match=r"x.tar.gz cannot be (read|unpacked)"):
         unpack(archive, "set", tmp_path / "to")

@@ -1,4 +1,4 @@
-"""Tiny data sets in the real formats, as their makers write them."""
+"""Writers of tiny data sets in the real formats."""
 
 import io
 import struct
@@ -26,7 +26,7 @@ def images(rows: int, classes: int, seed: int = 0) -> tuple[np.ndarray, list[int
 
 
 def pickled(data: np.ndarray, labels: list[int], key: str = "labels") -> bytes:
-    """As Python 2 wrote the official batches, opcode for opcode."""
+    """A pickle with the opcodes of the official files, which Python 2 wrote."""
     rows, columns = data.shape
     text = b"U%c%b" % (len(key), key.encode())
     head = b"\x80\x02}q\x01(" + text + b"q\x04]q\x05(" + b"".join(b"K%c" % label for label in labels) + b"e"
@@ -37,7 +37,7 @@ def pickled(data: np.ndarray, labels: list[int], key: str = "labels") -> bytes:
 
 
 def write_cifar(root: Path, name: str = "cifar10", layout: str = "python", rows: int = 3) -> Path:
-    """A whole set with `rows` images a file; returns its folder."""
+    """Write a complete set with `rows` images per file; return its folder."""
     ten = name == "cifar10"
     names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"] if ten else ["train", "test"]
     folder = root / FOLDERS[name, layout]
@@ -54,7 +54,7 @@ def write_cifar(root: Path, name: str = "cifar10", layout: str = "python", rows:
 
 
 def pack(folder: Path, archive: Path) -> Path:
-    """The folder as an archive that holds it."""
+    """Pack a folder into an archive."""
     with tarfile.open(archive, "w:gz") as packed:
         packed.add(folder, folder.name)
     return archive
@@ -122,7 +122,7 @@ def write_fsdd(root: Path) -> Path:
 
 
 def speech(frames: dict[str, int], states: int = 9, seed: int = 0) -> dict[str, dict[str, np.ndarray]]:
-    """Arrays of each kind by utterance, as SWB-300's owners have them."""
+    """Arrays of every kind by utterance, as in SWB-300."""
     generator = np.random.default_rng(seed)
 
     def matrix(*shape: int) -> np.ndarray:

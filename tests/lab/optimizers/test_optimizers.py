@@ -105,6 +105,14 @@ def test_muon_steps_matrices_and_adamw_the_rest(name: str):
     assert len(optimizer.state) == 4  # the combined optimizer shows the state of both
 
 
+@pytest.mark.parametrize("name", [MUON])
+def test_the_builder_passes_settings_to_muon_and_adamw(name: str):
+    parts = optimizers.muon_with_adamw(small().parameters(), muon={"lr": 0.1}, adamw={"lr": 0.2})
+    assert [type(part).__name__ for part in parts] == [name.capitalize(), "AdamW"]
+    assert [part.param_groups[0]["lr"] for part in parts] == [0.1, 0.2]
+    assert [len(part.param_groups[0]["params"]) for part in parts] == [2, 2]
+
+
 @pytest.mark.parametrize(("name", "only"), [pytest.param("muon", n, marks=MUON.marks) for n in (1, 2)])
 def test_muon_works_if_all_parameters_are_matrices_or_none_is(name: str, only: int):
     parameters = [nn.Parameter(torch.ones((3,) * only))]

@@ -1,8 +1,8 @@
-"""The data sets of the paper's experiments: where they are, whether they are right, how to get and to read them."""
+"""Data sets of the paper's experiments: where they are, their digests, downloads and readers."""
 
 from .data_set import VARIABLE, DataSet, File, Layout, Place, Source, Tree, data_root
 from .downloads import download
-from .fetching import Patience, ProgressCallback
+from .fetching import ProgressCallback, RetryPolicy
 from .readers import an4, cifar, fsdd, kaldi, wikitext
 from .sets import SETS
 from .verification import Checked, verify, where
@@ -14,9 +14,9 @@ __all__ = [
     "DataSet",
     "File",
     "Layout",
-    "Patience",
     "Place",
     "ProgressCallback",
+    "RetryPolicy",
     "Source",
     "Tree",
     "an4",

@@ -28,42 +28,42 @@ class File:
     name: str
     """Its path within the layout's folder."""
     digest: str | None = None
-    """As "md5:…" or "sha256:…", where it is known."""
+    """The digest of the file, "md5:…" or "sha256:…", if it is known."""
     content: str | None = None
-    """Digest of what the layout's `content` makes of the file: equal for files that hold the same in other bytes."""
+    """Digest of what the layout's `content` returns: equal for files with the same content in other bytes."""
 
-    def there(self, folder: Path) -> bool:
-        """Whether the folder has it."""
+    def is_in(self, folder: Path) -> bool:
+        """Whether the folder has this file."""
         return (folder / self.name).is_file()
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Many files of one kind, which have one digest together."""
+    """Many files of one kind, with one digest for all of them."""
 
     name: str
-    """A pattern, as `Path.glob` takes it, within the layout's folder."""
+    """A pattern of `Path.glob`, within the layout's folder."""
     count: int
     digest: str
-    """Of names and bytes, as `digest_of_tree` takes it."""
+    """The digest of all files, by `digest_of_tree`."""
 
-    def there(self, folder: Path) -> bool:
-        """Whether the folder has any."""
+    def is_in(self, folder: Path) -> bool:
+        """Whether the folder has any of these files."""
         return next(folder.glob(self.name), None) is not None
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A form that a data set is found in."""
+    """One of the official forms of a data set."""
 
     title: str
     folders: tuple[str, ...]
-    """Where it may be, under the root of all data; the first is where a download puts it."""
+    """Folders where it may be, under the root of all data; downloads go into the first."""
     files: tuple[File | Tree, ...]
     archive: File | None = None
-    """The official archive, where the reader can do with it alone; it holds the first folder."""
+    """The official archive, if the reader can read it as it is; it contains the first folder."""
     content: Callable[[bytes], bytes] | None = None
-    """What a file holds, in a form that has a known digest, however it was written."""
+    """A function of a file's bytes that returns its content in a form with a known digest."""
 
 
 @dataclass(frozen=True)
@@ -72,27 +72,27 @@ class Source:
 
     address: str
     name: str
-    """What to call it: an archive's own name, or that of a file of the layout."""
+    """The name to store it by: the archive's own name, or the name of a file of the layout."""
     digest: str | None = None
     inside: str | None = None
-    """The folder of the archive that is the layout's; None for a file that is no archive."""
+    """The folder of the archive that is the layout's folder; None if the file is not an archive."""
 
 
 class Place(NamedTuple):
-    """Where a data set was found."""
+    """The place where a data set was found."""
 
     layout: Layout
     path: Path
     """A folder, or the official archive."""
     packed: bool
-    """Whether it is the archive."""
+    """Whether the path is the archive."""
     lacks: tuple[str, ...]
-    """Files that should be there and are not."""
+    """Names of files that are missing."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set: what it is called, how it lies on a disk, where one gets it and on which terms."""
+    """A data set: its name, its layouts on disk, its sources and its licence."""
 
     name: str
     title: str
@@ -100,60 +100,60 @@ class DataSet:
     licence: str
     home: str
     ways: tuple[tuple[Source, ...], ...] = ()
-    """Ways to download it into the first layout, the best one first; each is all files that are needed."""
+    """Ways to download it into the first layout, best first; each is a complete list of files."""
     advice: str = ""
-    """What one should know who wants to get it."""
+    """Advice for users who want to get it."""
 
     def place(self, root: Path) -> Place | None:
-        """Where it is under a root: whole in a folder, else in its archive, else in part in a folder."""
+        """Where it is under a root: complete in a folder, else in its archive, else incomplete in a folder."""
         folders = [(layout, root / folder) for layout in self.layouts for folder in layout.folders]
         places = [
-            Place(layout, folder, False, tuple(file.name for file in layout.files if not file.there(folder)))
+            Place(layout, folder, False, tuple(file.name for file in layout.files if not file.is_in(folder)))
             for layout, folder in folders
             if folder.is_dir()
         ]
         packed = [
             Place(layout, root / layout.archive.name, True, ())
             for layout in self.layouts
-            if layout.archive is not None and layout.archive.there(root)
+            if layout.archive is not None and layout.archive.is_in(root)
         ]
         whole = [place for place in places if not place.lacks]
-        # the root itself counts where everything is in it: otherwise every root would be a part of every set
+        # the root itself counts only if it has all files, or every root would be an incomplete copy of every set
         part = [place for place in places if place.lacks and place.path != root]
         found = [*whole, *packed, *part]
         return found[0] if found else None
 
     def locate(self, root: Path) -> Place:
-        """The same, but a set that is not there or not whole is an error that says what to do."""
+        """Where it is under a root; InputError with advice if it is missing or incomplete."""
         place = self.place(root)
         if place is None:
             raise InputError(f"{self.title} is not in {root}: {self.expected()}. {self.how_to_get(root)}")
         if place.lacks:
             raise InputError(
-                f"{self.title} in {place.path} is not whole, it lacks {', '.join(place.lacks)}. {self.how_to_get(root)}"
+                f"{self.title} in {place.path} is incomplete: {', '.join(place.lacks)} missing. {self.how_to_get(root)}"
             )
         return place
 
     @contextmanager
     def reading(self, root: Path) -> Iterator[Place]:
-        """The same of one that can be downloaded, and what is wrong with its files is told with what to do."""
+        """Where it is under a root; errors of a reader inside get advice on how to replace wrong files."""
         place = self.locate(root)
         try:
             yield place
         except InputError as error:
-            remedy = f"adamplus data download {self.name} --data {root} puts the official files in their place"
-            raise InputError(f"{error}. If this is to be the official {self.title}: {remedy}") from error
+            remedy = f"adamplus data download {self.name} --data {root}"
+            raise InputError(f"{error}. To replace it by the official {self.title}: {remedy}") from error
 
     def expected(self) -> str:
-        """The files that are looked for, as part of a message."""
+        """The expected files, as part of a message."""
         forms = [
             f"{layout.folders[0]}/ with {', '.join(file.name for file in layout.files)}"
             + (f" (or {layout.archive.name})" if layout.archive is not None else "")
             for layout in self.layouts
         ]
-        return f"expected is {'; or '.join(forms)}"
+        return f"expected {'; or '.join(forms)}"
 
     def how_to_get(self, root: Path) -> str:
-        """What to do when it is missing, as the end of a message."""
+        """How to get the data set, as the end of a message."""
         command = f"To get it: adamplus data download {self.name} --data {root}. " if self.ways else ""
         return f"{command}{self.advice}".strip()

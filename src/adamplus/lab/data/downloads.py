@@ -1,4 +1,4 @@
-"""Data sets from their official addresses: fetched, unpacked, checked, and only then put in place."""
+"""Downloads of data sets: fetched, unpacked, checked, and only then moved into place."""
 
 import fcntl
 import shutil
@@ -8,16 +8,16 @@ from pathlib import Path
 
 from ..errors import InputError
 from .data_set import DataSet, Source
-from .fetching import Patience, ProgressCallback, fetch
+from .fetching import ProgressCallback, RetryPolicy, fetch
 from .sets import find
 from .unpack import unpack
 from .verification import check_folder, verify
 
 
-def download(name: str, root: Path, progress: ProgressCallback | None = None, patience: Patience | None = None) -> Path:
-    """Have a data set under a root, and tell where it is; one that is there already, and right, is left alone.
+def download(name: str, root: Path, progress: ProgressCallback | None = None, retry: RetryPolicy | None = None) -> Path:
+    """Download a data set unless it is under the root with the right digests; return its path.
 
-    Until the end everything is in ROOT/NAME.download, from where an interrupted download goes on.
+    All files are in ROOT/NAME.download until the set is complete, and an interrupted download resumes from there.
     """
     one = find(name)
     place = one.place(root)
@@ -34,16 +34,16 @@ def download(name: str, root: Path, progress: ProgressCallback | None = None, pa
     with _workshop(root / f"{name}.download") as workshop:
         for way in one.ways:
             try:
-                _one_way(one, way, workshop, folder, progress, patience)
+                _one_way(one, way, workshop, folder, progress, retry)
                 break
             except InputError as error:
                 problems.append(str(error))
         else:
-            others = "" if place is None else f"; what was in {place.path} is as it was"
+            others = "" if place is None else f"; the files in {place.path} were not changed"
             raise InputError(f"{one.title} could not be downloaded: {'; '.join(problems)}{others}. See {one.home}")
     if wrong := [c for c in check_folder(one.name, one.layouts[0], folder) if c.status == "wrong digest"]:
         listed = ", ".join(f"{c.path.relative_to(folder)}: {c.note}" for c in wrong)
-        raise InputError(f"{one.title} is in {folder}, and so are files that are not of it ({listed}): move these away")
+        raise InputError(f"{folder} has {one.title} and files that are not part of it ({listed}): move these away")
     return folder
 
 
@@ -53,13 +53,13 @@ def _one_way(
     workshop: Path,
     folder: Path,
     progress: ProgressCallback | None,
-    patience: Patience | None,
+    retry: RetryPolicy | None,
 ) -> None:
     unpacked = workshop / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
     unpacked.mkdir()
-    for source in way:  # all of them first: one that cannot be had must not cost those that are there
-        fetch(source.address, workshop / source.name, source.digest, progress, patience)
+    for source in way:  # fetch all before unpacking, so that a failure keeps the files fetched before
+        fetch(source.address, workshop / source.name, source.digest, progress, retry)
     for source in way:
         fetched = workshop / source.name
         if source.inside is None:
@@ -72,13 +72,13 @@ def _one_way(
     wrong = [c for c in check_folder(one.name, one.layouts[0], unpacked) if c.status in ("missing", "wrong digest")]
     if wrong:
         listed = ", ".join(f"{c.path.relative_to(unpacked)}: {c.status}" for c in wrong)
-        raise InputError(f"what {way[0].address} gives is not {one.title} ({listed})")
+        raise InputError(f"{way[0].address} is not {one.title} ({listed})")
     _put(unpacked, folder)
     shutil.rmtree(workshop)
 
 
 def _put(unpacked: Path, folder: Path) -> None:
-    """Move everything to where it belongs; other files that are there stay."""
+    """Move all files into the folder; other files in it stay."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     if not folder.exists():
         unpacked.rename(folder)
@@ -93,7 +93,7 @@ def _put(unpacked: Path, folder: Path) -> None:
 
 @contextmanager
 def _workshop(folder: Path) -> Iterator[Path]:
-    """A folder that only one download uses at a time; it stays as long as there is a part of a file in it."""
+    """A folder that one download uses at a time; it is removed at the end unless it has files to resume from."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("a")

@@ -1,4 +1,4 @@
-"""One file from the network: goes on where it was interrupted, and is in place only when it is whole."""
+"""Download of one file, which resumes after an interruption and is renamed into place once it is complete."""
 
 import http.client
 import os
@@ -16,25 +16,27 @@ from .verification import digest_of
 
 BLOCK = 1 << 16
 LIMIT = 4 << 30
-AGENT = f"adamplus/{__version__}"  # some servers turn away who says Python-urllib
-AGAIN = (408, 425, 429, 500, 502, 503, 504)  # answers that may be another one in a moment
+AGENT = f"adamplus/{__version__}"  # some servers reject Python-urllib
+AGAIN = (408, 425, 429, 500, 502, 503, 504)  # status codes that are worth another try
 
 ProgressCallback = Callable[[str, int, int | None], None]
 """A function of a file's name, the number of bytes received, and the total if the server announces it."""
 
 
 class _BrokenError(Exception):
-    """A connection broke while a file came."""
+    """The connection broke during a download."""
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long to wait for a server, and how often to try again when nothing new comes."""
+class RetryPolicy:
+    """How long to wait for a server, and how often to try again if no new bytes arrive."""
 
     timeout: float = 30.0
+    """Seconds to wait for a server to answer."""
     tries: int = 5
+    """Tries in a row without new bytes before giving up."""
     wait: float = 1.0
-    """Seconds before the second try; doubled before each further one."""
+    """Seconds before the second try; doubled before each further try."""
 
 
 def fetch(
@@ -42,75 +44,75 @@ def fetch(
     to: Path,
     digest: str | None,
     progress: ProgressCallback | None = None,
-    patience: Patience | None = None,
+    retry: RetryPolicy | None = None,
 ) -> None:
-    """Have the file that the address leads to at `to`, with that digest; what has come so far lies beside it."""
+    """Download a file to `to` and check its digest; until it is complete, it is in a `.part` file beside it."""
     if to.exists() and (digest is None or digest_of(to, digest) == digest):
         return
     part = to.with_name(to.name + ".part")
     resumed = _size(part) > 0
-    _receive(address, part, progress, patience or Patience())
+    _receive(address, part, progress, retry or RetryPolicy())
     if resumed and digest is not None and digest_of(part, digest) != digest:
-        part.unlink()  # the two parts may be of different files: once more, as a whole
-        _receive(address, part, progress, patience or Patience())
+        part.unlink()  # the two parts may be of different files: fetch the whole file again
+        _receive(address, part, progress, retry or RetryPolicy())
     if digest is not None and (found := digest_of(part, digest)) != digest:
         part.unlink()
         raise InputError(
-            f"{address}: what came is not the file that is known, so it was not kept (digest {found}, and {digest} "
-            "is expected): try again, or from another network"
+            f"{address}: the file has another digest than the known one and was deleted (expected {digest}, got "
+            f"{found}): try again, or from another network"
         )
     part.replace(to)
 
 
-def _receive(address: str, part: Path, progress: ProgressCallback | None, patience: Patience) -> None:
-    """Bring the part to its full length, over as many connections as that takes."""
+def _receive(address: str, part: Path, progress: ProgressCallback | None, retry: RetryPolicy) -> None:
+    """Complete the part, over as many connections as necessary."""
     most, idle = _size(part), 0
     while True:
         try:
-            if _receive_once(address, part, progress, patience.timeout):
+            if _receive_once(address, part, progress, retry.timeout):
                 return
             problem = "the connection ended early"
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and part.exists():
                     if error.headers.get("Content-Range") == f"bytes */{_size(part)}":
-                        return  # it was whole already
-                    part.unlink()  # it is longer than the file, so it is a part of another one
+                        return  # the part was complete already
+                    part.unlink()  # it is longer than the file, so it is a part of another file
                 elif error.code not in AGAIN:
-                    raise InputError(f"{address}: the server answers {error.code} {error.reason}") from None
-                problem = f"the server answers {error.code} {error.reason}"
+                    raise InputError(f"{address}: the server answered {error.code} {error.reason}") from None
+                problem = f"the server answered {error.code} {error.reason}"
         except urllib.error.URLError as error:
             problem = f"no connection ({error.reason})"
         except (_BrokenError, http.client.HTTPException, OSError) as error:
             problem = f"the connection broke ({str(error) or type(error).__name__})"
         size = _size(part)
         most, idle = max(most, size), 0 if size > most else idle + 1
-        if idle >= patience.tries:
-            kept = f"; {size:,} bytes have come and are kept: the same command goes on from there" if size else ""
+        if idle >= retry.tries:
+            kept = f"; {size:,} bytes are kept: run the same command again to resume" if size else ""
             raise InputError(f"{address}: {problem}, in {idle} tries{kept}")
-        time.sleep(patience.wait * 2 ** max(idle - 1, 0))
+        time.sleep(retry.wait * 2 ** max(idle - 1, 0))
 
 
 def _receive_once(address: str, part: Path, progress: ProgressCallback | None, timeout: float) -> bool:
-    """Add what one connection gives; whether the file is whole then."""
+    """Append what one connection sends; return whether the file is complete."""
     have = _size(part)
     headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
     with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=timeout) as response:
         if response.status != http.HTTPStatus.PARTIAL_CONTENT:
-            have = 0  # the server sends the whole file, whatever it was asked for
+            have = 0  # the server ignores the range and sends the whole file
         elif not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            part.unlink()  # it sends another part than the one that it was asked for: ask for the whole next
+            part.unlink()  # the server sends another range: request the whole file next
             return False
         length = response.headers.get("Content-Length", "")
         total = have + int(length) if length.isascii() and length.isdigit() else None
         if (total or 0) > LIMIT:
-            raise InputError(f"{address}: {total:,} bytes are announced, which no known data set has")
+            raise InputError(f"{address}: the server announces {total:,} bytes, more than any known data set has")
         have = _copy(response, part, have, lambda size: progress and progress(part.stem, size, total))
     if have > LIMIT:
         part.unlink()
-        raise InputError(f"{address}: more than {LIMIT:,} bytes come, which no known data set has")
+        raise InputError(f"{address}: the server sends more than {LIMIT:,} bytes, more than any known data set has")
     return total is None or have == total
 
 
@@ -125,12 +127,12 @@ def _copy(response: IO[bytes], part: Path, have: int, received: Callable[[int], 
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise InputError(f"{part}: it cannot be written ({error.strerror or error})") from error
+        raise InputError(f"{part} cannot be written ({error.strerror or error})") from error
     return have
 
 
 def _read(response: IO[bytes]) -> bytes:
-    """What comes next. What goes wrong has a name of its own: that of the file's own trouble is OSError, too."""
+    """The next block. Network errors become `_BrokenError`, because errors of the file are OSError, too."""
     try:
         return response.read(BLOCK)
     except (http.client.HTTPException, OSError) as error:

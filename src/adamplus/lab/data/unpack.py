@@ -1,4 +1,4 @@
-"""Archives from the network, unpacked so that nothing gets out of the folder it is meant for."""
+"""Unpacking of downloaded archives, confined to the target folder."""
 
 import shutil
 import stat
@@ -12,8 +12,8 @@ from typing import IO, NamedTuple
 from ..errors import InputError
 
 LIMIT = 4 << 30
-"""Bytes that an archive may hold: ten times what the largest of the known sets has."""
-OVERHEAD = 512  # counted for every member, so that a million empty files are large, too
+"""Largest total size of an archive: ten times that of the largest known set."""
+OVERHEAD = 512  # bytes counted for every member, so that a million empty files exceed the limit, too
 
 
 class Member(NamedTuple):
@@ -23,11 +23,11 @@ class Member(NamedTuple):
     size: int
     kind: str
     content: IO[bytes] | None
-    """Of a file."""
+    """The content of a file; None for other members."""
 
 
 def unpack(archive: Path, inside: str, to: Path, limit: int = LIMIT) -> None:
-    """Write the files below the archive's folder `inside` below `to`; refuse archives with anything odd in them."""
+    """Unpack the archive's folder `inside` into `to`; refuse links, devices, duplicates and names that lead out."""
     below = PurePosixPath(inside)
     total = 0
     try:
@@ -35,7 +35,7 @@ def unpack(archive: Path, inside: str, to: Path, limit: int = LIMIT) -> None:
             path = _plain_path(member.name, archive)
             total += member.size + OVERHEAD
             if total > limit:
-                raise InputError(f"{archive}: it holds more than {limit:,} bytes, so it was not unpacked")
+                raise InputError(f"{archive} has more than {limit:,} bytes of content, so it was not unpacked")
             if not path.is_relative_to(below):
                 continue
             if member.kind not in ("file", "folder"):
@@ -46,13 +46,13 @@ def unpack(archive: Path, inside: str, to: Path, limit: int = LIMIT) -> None:
                 with target.open("xb") as file:
                     shutil.copyfileobj(member.content, file)
     except FileExistsError as error:
-        raise InputError(f"{archive}: {Path(error.filename).name!r} is in it twice, so it was not unpacked") from error
+        raise InputError(f"{archive} has {Path(error.filename).name!r} twice, so it was not unpacked") from error
     except InputError:
         raise
-    except OSError as error:  # gzip says so, too, of what is no gzip
-        raise InputError(f"{archive}: it cannot be unpacked ({error.strerror or error})") from error
-    except Exception as error:  # whatever zip, tar and their compressions make of a damaged file
-        raise InputError(f"{archive}: this archive cannot be read ({error or type(error).__name__})") from error
+    except OSError as error:  # gzip also raises this if the file is not gzip
+        raise InputError(f"{archive} cannot be unpacked ({error.strerror or error})") from error
+    except Exception as error:  # zip, tar and their compressions raise many kinds of errors for a damaged file
+        raise InputError(f"{archive} cannot be read as an archive ({error or type(error).__name__})") from error
 
 
 def _plain_path(name: str, archive: Path) -> PurePosixPath:
@@ -77,7 +77,7 @@ def _of_tar(archive: Path) -> Iterator[Member]:
 
 
 def _tar_file(packed: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes] | None:
-    return packed.extractfile(member) if member.isreg() else None  # of a link, it would be what the link leads to
+    return packed.extractfile(member) if member.isreg() else None  # for a link, extractfile would follow it
 
 
 def _of_zip(archive: Path) -> Iterator[Member]:

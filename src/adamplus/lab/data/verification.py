@@ -13,29 +13,30 @@ Status = Literal["ok", "missing", "wrong digest", "unknown digest"]
 
 
 class Checked(NamedTuple):
-    """What is known of a file."""
+    """The result of checking a file."""
 
     data_set: str
     path: Path
     status: Status
     note: str = ""
+    """Details. Results store a digest of them to recognize their data, so the texts must not change."""
 
 
 def where(root: Path) -> list[tuple[DataSet, Place | None]]:
-    """Every known data set, and where it is under a root."""
+    """Every known data set, with its place under a root."""
     return [(one, one.place(root)) for one in SETS.values()]
 
 
 def verify(root: Path, names: Iterable[str] = ()) -> list[Checked]:
-    """Every file of the named sets, or of all that are there, against its known digest."""
+    """Check every file of the named sets against its known digest. Default: all sets under the root."""
     sets = [find(name) for name in names] or [one for one, place in where(root) if place is not None]
     return [checked for one in sets for checked in _check_set(one, root)]
 
 
 def check_folder(name: str, layout: Layout, folder: Path) -> Iterator[Checked]:
-    """Every file of a layout, in a folder."""
+    """Check every file of a layout in a folder."""
     for file in layout.files:
-        if not file.there(folder):
+        if not file.is_in(folder):
             yield Checked(name, folder / file.name, "missing")
         elif isinstance(file, Tree):
             yield _check_tree(name, file, folder)

@@ -13,10 +13,10 @@ from .contender import UnavailableError
 def muon_with_adamw(
     params: Iterable[Parameter], *, muon: Mapping[str, Any] | None = None, adamw: Mapping[str, Any] | None = None
 ) -> list[Optimizer]:
-    """Muon for the matrices and AdamW for the other parameters, as a list of the one or two that have any.
+    """Muon for matrices and AdamW for other parameters: a list of both, or of one if the other has no parameters.
 
-    A matrix is a parameter of two dimensions. Embeddings cannot be told from other matrices here, so Muon gets them
-    too.
+    A matrix is a parameter of two dimensions. Embeddings cannot be distinguished from other matrices here, so Muon
+    steps them, too.
 
     Args:
         params: The parameters; not groups.

@@ -1,4 +1,4 @@
-"""FSDD's recordings are read with what their names say."""
+"""FSDD's recordings are read with the label, speaker and number in their names."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from adamplus.lab.data.readers import fsdd
 from adamplus.lab.errors import InputError
 
 
-def test_recordings_have_what_their_names_say(tmp_path: Path):
+def test_recordings_have_the_facts_in_their_names(tmp_path: Path):
     folder = write_fsdd(tmp_path)
     write_wav(folder / "7_bob_5.wav", np.array([0, -32768, 16384]))
     found = fsdd.read(tmp_path)
@@ -24,7 +24,7 @@ def test_recordings_have_what_their_names_say(tmp_path: Path):
     assert found.train[-1].wave.tolist() == [0, -1, 0.5]
 
 
-def test_the_repository_as_it_is_will_do(tmp_path: Path):
+def test_the_folder_of_the_repository_is_found(tmp_path: Path):
     write_fsdd(tmp_path / "elsewhere").rename(tmp_path / "recordings")
     assert len(fsdd.read(tmp_path).train) == 4
 
@@ -32,44 +32,47 @@ def test_the_repository_as_it_is_will_do(tmp_path: Path):
 @pytest.mark.parametrize(
     ("form", "problem"),
     [
-        ({"channels": 2}, "2 channels of 16 bits at 8,000 Hz"),
-        ({"width": 1}, "1 channels of 8 bits"),
-        ({"rate": 16000}, "at 16,000 Hz, and FSDD has 1 of 16 at 8,000"),
+        ({"channels": 2}, "got 2 of 16 bits at 8,000 Hz"),
+        ({"width": 1}, "got 1 of 8 bits"),
+        ({"rate": 16000}, "1 channel of 16 bits at 8,000 Hz, got 1 of 16 bits at 16,000"),
     ],
 )
-def test_other_forms_of_sound_are_told(form: dict[str, int], problem: str, tmp_path: Path):
+def test_other_audio_formats_are_reported(form: dict[str, int], problem: str, tmp_path: Path):
     write_wav(write_fsdd(tmp_path) / "7_ann_9.wav", np.arange(8), **form)
-    with pytest.raises(InputError, match=f"7_ann_9.wav: .*{problem}"):
+    with pytest.raises(InputError, match=f"7_ann_9.wav .*{problem}"):
         fsdd.read(tmp_path)
 
 
-def test_damaged_recordings_are_told(tmp_path: Path):
+def test_damaged_recordings_are_reported(tmp_path: Path):
     path = write_fsdd(tmp_path) / "7_ann_9.wav"
     write_wav(path, np.arange(100))
     whole = path.read_bytes()
     for content, problem in (
-        (whole[:-50], "100 samples are announced, and there are 75"),
-        (whole[:20], "no wav file"),
-        (b"", "no wav file of plain samples .it is cut off"),
-        (b"ID3" + bytes(100), "no wav file"),
-        (whole[:16] + b"\0\0\0\x80" + whole[20:], "no wav file"),  # the size of its form: wave raises RuntimeError()
+        (whole[:-50], "announces 100 samples and has 75"),
+        (whole[:20], "is not an uncompressed wav file"),
+        (b"", "is not an uncompressed wav file .it is cut off"),
+        (b"ID3" + bytes(100), "is not an uncompressed wav file"),
+        (
+            whole[:16] + b"\0\0\0\x80" + whole[20:],
+            "is not an uncompressed wav file",
+        ),  # wave raises RuntimeError()
     ):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=f"7_ann_9.wav: .*{problem}"):
+        with pytest.raises(InputError, match=f"7_ann_9.wav .*{problem}"):
             fsdd.read(tmp_path)
     write_wav(path, np.arange(0))
-    with pytest.raises(InputError, match="0 samples are announced"):
+    with pytest.raises(InputError, match="announces 0 samples"):
         fsdd.read(tmp_path)
 
 
-def test_names_that_say_nothing_are_told(tmp_path: Path):
+def test_files_with_other_names_are_reported(tmp_path: Path):
     write_wav(write_fsdd(tmp_path) / "hello.wav", np.arange(8))
-    with pytest.raises(InputError, match=r"hello.wav: names are DIGIT_SPEAKER_NUMBER.wav"):
+    with pytest.raises(InputError, match=r"hello.wav must be named DIGIT_SPEAKER_NUMBER.wav"):
         fsdd.read(tmp_path)
 
 
-def test_a_split_without_recordings_is_told(tmp_path: Path):
+def test_a_split_without_recordings_is_reported(tmp_path: Path):
     for path in write_fsdd(tmp_path).glob("*_4.wav"):
         path.unlink()
-    with pytest.raises(InputError, match="no recording is of the test split"):
+    with pytest.raises(InputError, match="has no recordings of the test split"):
         fsdd.read(tmp_path)

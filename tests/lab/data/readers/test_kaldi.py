@@ -1,4 +1,4 @@
-"""Kaldi archives are joined by utterance; what does not fit together is told, and nothing in them is run."""
+"""Kaldi archives are joined by utterance; inconsistencies are reported, and nothing in them is run."""
 
 import pickle
 import subprocess
@@ -23,7 +23,7 @@ def archives(folder: Path, **changed: dict[str, np.ndarray]) -> kaldi.Archives:
 
 
 @pytest.mark.parametrize("tables", [True, False])
-def test_features_of_all_kinds_are_side_by_side(tables: bool, tmp_path: Path):
+def test_features_of_all_kinds_are_concatenated(tables: bool, tmp_path: Path):
     write_swb300(tmp_path, tables)
     if tables:
         assert list(tmp_path.rglob("*.scp"))
@@ -51,10 +51,10 @@ def test_compressed_archives_are_read(tmp_path: Path):
     features = speech(FRAMES)["fmllr"]
     kaldiio.save_ark(str(tmp_path / "fmllr.ark"), features, scp=str(tmp_path / "fmllr.scp"), compression_method=2)
     found = kaldi.Archives(tmp_path, states=9)["a"].features[:, :40]
-    assert np.allclose(found, features["a"], atol=0.05)  # a byte a value, over some 7 units
+    assert np.allclose(found, features["a"], atol=0.05)  # one byte per value, over some 7 units
 
 
-def test_archives_that_were_moved_with_their_tables_are_found(tmp_path: Path):
+def test_archives_moved_with_their_tables_are_found(tmp_path: Path):
     write_archives(tmp_path / "first", speech(FRAMES))
     for table in (tmp_path / "first").glob("*.scp"):
         table.write_text(table.read_text().replace(f"{tmp_path}/first/", ""))
@@ -62,7 +62,7 @@ def test_archives_that_were_moved_with_their_tables_are_found(tmp_path: Path):
     assert len(kaldi.Archives(tmp_path / "second", states=9)["a"].states) == 30
 
 
-def test_what_is_read_does_not_depend_on_the_folder_that_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_reading_does_not_depend_on_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name, seed in (("own", 0), ("other", 1)):
         write_archives(tmp_path / name, speech(FRAMES, seed=seed))
         for table in (tmp_path / name).glob("*.scp"):
@@ -72,10 +72,10 @@ def test_what_is_read_does_not_depend_on_the_folder_that_one_is_in(tmp_path: Pat
     assert np.array_equal(found, speech(FRAMES)["fmllr"]["a"])
 
 
-def test_utterances_that_one_kind_lacks_are_told(tmp_path: Path):
+def test_utterances_that_one_kind_lacks_are_reported(tmp_path: Path):
     states = speech(FRAMES)["alignments"]
-    told = r"alignments lacks 1 of the 2 utterances of fmllr, b: .*filter_scp.pl alignments.scp fmllr.scp"
-    with pytest.raises(InputError, match=told):
+    message = r"alignments lacks 1 of the 2 utterances of fmllr, b: .*filter_scp.pl alignments.scp fmllr.scp"
+    with pytest.raises(InputError, match=message):
         archives(tmp_path / "1", alignments={"a": states["a"]})
     with pytest.raises(InputError, match="fmllr lacks 1 of the 3 utterances of logmel, c"):
         archives(tmp_path / "2", logmel=speech({**FRAMES, "c": 3})["logmel"])
@@ -84,28 +84,28 @@ def test_utterances_that_one_kind_lacks_are_told(tmp_path: Path):
 @pytest.mark.parametrize(
     ("stream", "array", "problem"),
     [
-        ("alignments", np.zeros(24, np.int32), "utterance b, alignments: 24 frames, and fmllr has 25"),
-        ("logmel", np.zeros((26, 6), np.float32), "utterance b, logmel: 26 frames, and fmllr has 25"),
-        ("ivectors", np.zeros((3, 100), np.float32), "utterance b, ivectors: 3 frames, and fmllr has 25"),
-        ("ivectors", np.zeros(99, np.float32), "utterance b, ivectors: 99 values a frame, and 100 are expected"),
-        ("fmllr", np.zeros((25, 39), np.float32), "fmllr: 39 values a frame, and 40 are expected"),
-        ("logmel", np.zeros((25, 7), np.float32), "logmel: 7 values a frame, and with two deltas"),
-        ("logmel", np.zeros((25, 9), np.float32), "logmel: 9 values a frame, and 6 in an utterance before"),
-        ("logmel", np.zeros(25, np.float32), r"logmel: an array of the shape \[25\]"),
-        ("alignments", np.full(25, 9, np.int32), "int32 from 9 to 9, and states are whole numbers from 0 to 8"),
+        ("alignments", np.zeros(24, np.int32), "utterance b, alignments: 24 frames, but fmllr has 25"),
+        ("logmel", np.zeros((26, 6), np.float32), "utterance b, logmel: 26 frames, but fmllr has 25"),
+        ("ivectors", np.zeros((3, 100), np.float32), "utterance b, ivectors: 3 frames, but fmllr has 25"),
+        ("ivectors", np.zeros(99, np.float32), "utterance b, ivectors: expected 100 values per frame, got 99"),
+        ("fmllr", np.zeros((25, 39), np.float32), "fmllr: expected 40 values per frame, got 39"),
+        ("logmel", np.zeros((25, 7), np.float32), "logmel: values with two deltas must be a multiple of 3, got 7"),
+        ("logmel", np.zeros((25, 9), np.float32), "logmel: 9 values per frame, but 6 in an utterance before"),
+        ("logmel", np.zeros(25, np.float32), r"logmel: an array of shape \[25\]"),
+        ("alignments", np.full(25, 9, np.int32), "states must be whole numbers from 0 to 8, got int32 from 9 to 9"),
         ("alignments", np.full(25, -1, np.int32), "from -1 to -1"),
         ("alignments", np.zeros(25, np.float32), "float32 from 0.0 to 0.0"),
-        ("fmllr", np.full((25, 40), np.nan, np.float32), "utterance b has features that are no numbers"),
+        ("fmllr", np.full((25, 40), np.nan, np.float32), "utterance b has features that are not finite"),
     ],
 )
-def test_arrays_that_do_not_fit_are_told(stream: str, array: np.ndarray, problem: str, tmp_path: Path):
+def test_arrays_that_do_not_fit_are_reported(stream: str, array: np.ndarray, problem: str, tmp_path: Path):
     found = archives(tmp_path, **{stream: {**speech(FRAMES)[stream], "b": array}})
     with pytest.raises(InputError, match=problem):
         list(found)
 
 
 @pytest.mark.parametrize("tables", [True, False])
-def test_damaged_archives_are_told(tables: bool, tmp_path: Path):
+def test_damaged_archives_are_reported(tables: bool, tmp_path: Path):
     write_archives(tmp_path, speech(FRAMES), tables)
     archive = tmp_path / "logmel.ark"
     archive.write_bytes(archive.read_bytes()[:-7])
@@ -116,24 +116,24 @@ def test_damaged_archives_are_told(tables: bool, tmp_path: Path):
         kaldi.Archives(tmp_path, states=9)["a"]
 
 
-def test_empty_archives_are_told(tmp_path: Path):
+def test_empty_archives_are_reported(tmp_path: Path):
     write_archives(tmp_path, {stream: {} for stream in speech(FRAMES)})
-    with pytest.raises(InputError, match="there is no utterance in its archives"):
+    with pytest.raises(InputError, match="the archives have no utterances"):
         kaldi.Archives(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("a touch /tmp/run |", "logmel.scp, line 1: a command is not run"),
-        ("a | touch /tmp/run", "a command is not run"),
-        ("a", "line 1: 'a' should be NAME ARCHIVE:BYTE"),
-        ("a somewhere.ark", "should be NAME ARCHIVE:BYTE"),
-        ("a x.ark:2\na x.ark:2", "line 2: a is there a second time"),
+        ("a touch /tmp/run |", "logmel.scp, line 1: commands are not run"),
+        ("a | touch /tmp/run", "commands are not run"),
+        ("a", "line 1 must be NAME ARCHIVE:BYTE, got 'a'"),
+        ("a somewhere.ark", "must be NAME ARCHIVE:BYTE"),
+        ("a x.ark:2\na x.ark:2", "line 2: a occurs twice"),
         ("a nowhere.ark:2\nb nowhere.ark:2", "nowhere.ark cannot be read"),
     ],
 )
-def test_tables_that_lead_nowhere_are_told(line: str, problem: str, tmp_path: Path):
+def test_unusable_tables_are_reported(line: str, problem: str, tmp_path: Path):
     write_archives(tmp_path, speech(FRAMES))
     (tmp_path / "logmel.scp").write_text(f"{line}\n")
     with pytest.raises(InputError, match=problem):
@@ -141,17 +141,17 @@ def test_tables_that_lead_nowhere_are_told(line: str, problem: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", [b"PKL" + pickle.dumps([1]), b" [ 1 2 3 ]\n", b"RIFF", b""])
-def test_only_binary_arrays_are_read_and_no_pickles(content: bytes, tmp_path: Path):
+def test_pickles_and_text_in_archives_are_not_read(content: bytes, tmp_path: Path):
     write_archives(tmp_path, speech({"a": 3}), tables=False)
     (tmp_path / "fmllr.ark").write_bytes(b"a " + content)
-    with pytest.raises(InputError, match=r"fmllr.ark: 'a', at byte 2, is no binary array"):
+    with pytest.raises(InputError, match=r"fmllr.ark: 'a', at byte 2, is not a binary array"):
         kaldi.Archives(tmp_path)
     (tmp_path / "fmllr.scp").write_text(f"a {tmp_path}/fmllr.ark:2\n")
-    with pytest.raises(InputError, match=r"fmllr.ark: a of fmllr, at byte 2, is no binary array of Kaldi"):
+    with pytest.raises(InputError, match=r"fmllr.ark: a of fmllr, at byte 2, is not a binary array of Kaldi"):
         kaldi.Archives(tmp_path)["a"]
 
 
-def test_who_lacks_the_speech_is_told_that_it_is_licensed(tmp_path: Path):
+def test_missing_speech_is_reported_as_licensed(tmp_path: Path):
     with pytest.raises(InputError, match=r"SWB-300 is not in .*swb300/ with train/fmllr.scp.* licensed .*ali-to-pdf"):
         kaldi.read(tmp_path)
 

@@ -1,7 +1,7 @@
-"""The model that alignments are made with: small, of a frame and its neighbours, and the same at every call.
+"""The small model that aligns utterances, from a frame and its neighbours; the result is the same at every call.
 
-It tells states of phones whatever their neighbours are: few enough to be learned from a flat start. A place in a
-sentence has a state of its own and a tied one, so where a frame lies decides both.
+Its classes are states of phones whatever the neighbouring phones are: few enough to learn them from a flat start. A
+place in a sentence has such a state and a tied one, so the place of a frame determines both.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ from .states import STATES, Sentence
 from .viterbi import best_path, flat_start, path_score
 
 CONTEXT = 5
-"""Frames to either side that it sees."""
+"""Frames to either side that the model sees."""
 WIDTH, BATCH, LR = 256, 512, 1e-3
 ROUNDS, EPOCHS = 4, 2
-"""Realignments, and passes over the training frames before each."""
+"""Number of realignments, and passes over the training frames before each."""
 
 
 class Item(NamedTuple):
@@ -30,16 +30,16 @@ class Item(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What became of a realignment."""
+    """Statistics of a realignment."""
 
     moved: float
-    """The part of the training frames that got another place."""
+    """The fraction of training frames that moved to another place."""
     gained: float
-    """By how much the mean score of a training frame rose, under the model of the round."""
+    """The increase of the mean score of a training frame, under the model of the round."""
 
 
 def align(train: Sequence[Item], others: Sequence[Item], rounds: int = ROUNDS) -> tuple[list[Tensor], list[Round]]:
-    """Places of all frames, of both kinds of utterances; the model learns from the first kind alone."""
+    """The places of all frames of both lists of utterances; the model is trained on the first list alone."""
     phones = sorted({context[1] for item in (*train, *others) for context in item.sentence.contexts})
     states = [_states(item.sentence, phones) for item in (*train, *others)]
     paths = [flat_start(item.sentence, len(item.features)) for item in (*train, *others)]
@@ -74,7 +74,7 @@ def _states(one: Sentence, phones: Sequence[str]) -> Tensor:
 
 
 def _windows(features: Tensor) -> Tensor:
-    """Each frame with its neighbours, beside each other."""
+    """Each frame concatenated with its neighbours."""
     ends = features[:1].expand(CONTEXT, -1), features[-1:].expand(CONTEXT, -1)
     return torch.cat([ends[0], features, ends[1]]).unfold(0, 2 * CONTEXT + 1, 1).flatten(1)
 
@@ -94,7 +94,7 @@ def _learn(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Ten
 
 @contextmanager
 def _reproducible() -> Iterator[None]:
-    """The same numbers whatever the run's seed is, and however many threads it has."""
+    """Use one thread and a fixed seed, whatever those of the run are."""
     threads = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)

@@ -54,7 +54,7 @@ def read_aligned(root: Path) -> AlignedCorpus:
         kept = [(name, item) for name, item in made if len(item.features) >= len(item.sentence.mandatory())]
         if short := [name for name, _ in made if name not in dict(kept)]:
             some = ", ".join([*short[:3], *["…"] * (len(short) > 3)])
-            problem = f"{len(short)} {split} utterances have fewer frames than states and are left out"
+            problem = f"{len(short)} of {len(made)} {split} utterances have fewer frames than states and are left out"
             say(console(), f"AN4 in {root}: {problem} ({some})")
         if not kept:
             raise InputError(f"AN4 in {root}: every {split} utterance has fewer frames than its words have states")

@@ -1,16 +1,16 @@
-"""What a model sees of speech: values, how they change, and how that changes; in pieces of one length."""
+"""Features of speech: values, their deltas and the deltas of these, in windows of one length."""
 
 import torch
 from torch import Tensor
 
 REACH = 2
-"""Frames to either side that a change is taken over."""
+"""Frames to either side that a delta is computed from."""
 FRAMES = 21
-"""Of a piece, as in the paper."""
+"""Frames of a window, as in the paper."""
 
 
 def deltas(features: Tensor) -> Tensor:
-    """Features, their slope over two frames to either side, and the slope of that: [frames, 3 × values].
+    """Features, their deltas over two frames to either side, and the deltas of these: [frames, 3 × values].
 
     Example:
         >>> from adamplus.lab.data.alignment import deltas
@@ -22,18 +22,18 @@ def deltas(features: Tensor) -> Tensor:
 
 
 def normalized(features: Tensor) -> Tensor:
-    """Of one utterance: each value less its mean, over its standard deviation, so that speakers are alike."""
+    """The features of one utterance with mean 0 and standard deviation 1, which makes speakers alike."""
     return (features - features.mean(0)) / features.std(0, correction=0).clamp(min=1e-3)
 
 
 def chunks(tensor: Tensor, frames: int = FRAMES) -> Tensor:
-    """Consecutive pieces that do not overlap; what is left at the end is too short to be one."""
+    """Consecutive windows that do not overlap, without the frames at the end that fill none."""
     count = len(tensor) // frames
     return tensor[: count * frames].unflatten(0, (count, frames))
 
 
 def _slope(features: Tensor) -> Tensor:
-    """The regression's; the first and the last frame go on beyond the ends."""
+    """The slope of a linear regression; the first and the last frame are repeated beyond the ends."""
     padded = torch.cat([features[:1].expand(REACH, -1), features, features[-1:].expand(REACH, -1)])
     frames = len(features)
 

@@ -1,4 +1,4 @@
-"""States of triphones: which states a sentence goes through, and which of them share a class."""
+"""States of triphones: the states of a sentence, and which states share a class."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,31 +7,31 @@ from typing import NamedTuple
 
 SILENCE = "SIL"
 STATES = 3
-"""Of a phone: its beginning, its middle, its end."""
+"""States of a phone: its beginning, middle and end."""
 SEEN = 50
-"""How often training sentences must have a phone in its context, for that to have classes of its own."""
+"""Occurrences in training sentences from which on a phone in its context has its own classes."""
 
 Context = tuple[str | None, str, str | None]
-"""A phone between its neighbours; None where a neighbour is not looked at."""
+"""A phone between its neighbours; None for a neighbour that does not matter."""
 
 
 class Sentence(NamedTuple):
-    """The states that a sentence goes through, one after the other."""
+    """The states of a sentence, in order."""
 
     contexts: tuple[Context, ...]
-    """Of every state's phone; three in a row are equal."""
+    """The context of every state's phone; three in a row are equal."""
     optional: frozenset[int]
-    """Places of states that may be left out, three at a time: silences between words."""
+    """Places of states that may be skipped, three at a time: silences between words."""
 
     def mandatory(self) -> list[int]:
-        """Places of the others."""
+        """Places of the states that may not be skipped."""
         return [place for place in range(len(self.contexts)) if place not in self.optional]
 
 
 def sentence(words: Sequence[str], pronunciations: Mapping[str, Sequence[Sequence[str]]]) -> Sentence:
-    """Silence, the words in their usual pronunciation with silences between them that may be left out, silence.
+    """The states of a sentence: its words in their usual pronunciation between silences.
 
-    A phone's neighbours are those of the sentence as if it had no pauses.
+    The silences between words may be skipped, and a phone's neighbours are those in the sentence without pauses.
     """
     spoken = [pronunciations[word][0] for word in words]
     phones = [SILENCE, *(phone for word in spoken for phone in word), SILENCE]
@@ -54,18 +54,18 @@ def sentence(words: Sequence[str], pronunciations: Mapping[str, Sequence[Sequenc
 
 @dataclass(frozen=True)
 class Tying:
-    """Which class a state is of.
+    """The class of every state.
 
-    A phone between its neighbours has classes of its own where training sentences have it often; else it shares those
-    of the phone before its right neighbour, where these occur often; else those of the phone.
+    A phone between its neighbours has its own classes if it is frequent in training sentences. Otherwise it shares
+    those of the phone before its right neighbour if that is frequent, and otherwise those of the phone.
     """
 
     numbers: dict[Context, int]
-    """Of the first of three classes, over three."""
+    """For each context the number of its first class, divided by three."""
 
     @classmethod
     def of(cls, sentences: Iterable[Sentence], phones: Sequence[str], seen: int = SEEN) -> "Tying":
-        """From training sentences."""
+        """Make the tying from training sentences."""
         found: Counter[Context] = Counter()
         for one in sentences:
             spoken = [one.contexts[place] for place in one.mandatory()[::STATES]]
@@ -77,7 +77,7 @@ class Tying:
 
     @property
     def classes(self) -> int:
-        """How many there are."""
+        """Number of classes."""
         return STATES * len(self.numbers)
 
     def of_places(self, one: Sentence) -> list[int]:

@@ -1,4 +1,4 @@
-"""Alignment: which of a sentence's states, in their order, each frame belongs to."""
+"""Alignment: assigning every frame to one of a sentence's states, in their order."""
 
 import math
 
@@ -8,11 +8,11 @@ from torch import Tensor
 from .states import STATES, Sentence
 
 STAY, STEP, SKIP = 0, 1, 1 + STATES
-"""How far a frame's state may be from the one before: beyond a pause that is left out, too."""
+"""Places between the states of two consecutive frames: the same, the next, or the one after a skipped pause."""
 
 
 def flat_start(one: Sentence, frames: int) -> Tensor:
-    """Every state that must be there for as long as any other: a place in the sentence for each frame.
+    """A place for each frame that gives every mandatory state the same number of frames.
 
     Example:
         >>> from adamplus.lab.data.alignment import Sentence, flat_start
@@ -24,10 +24,10 @@ def flat_start(one: Sentence, frames: int) -> Tensor:
 
 
 def best_path(one: Sentence, scores: Tensor) -> Tensor:
-    """Viterbi's: of all paths through the sentence, the one with the largest sum of scores [frames, places].
+    """The path through the sentence with the largest sum of scores [frames, places], by Viterbi's algorithm.
 
-    A path begins in the first place and ends in the last; from one frame to the next it stays, goes on by one, or
-    leaves out a pause.
+    A path begins in the first place and ends in the last. From one frame to the next it stays, moves on by one, or
+    skips a pause.
     """
     frames, places = scores.shape
     if frames < len(one.mandatory()):
@@ -48,17 +48,17 @@ def best_path(one: Sentence, scores: Tensor) -> Tensor:
 
 
 def path_score(scores: Tensor, path: Tensor) -> float:
-    """The sum of a path's scores."""
+    """The sum of the scores along a path."""
     return float(scores.gather(1, path[:, None]).sum())
 
 
 def _landings(one: Sentence) -> Tensor:
-    """Places right after a pause that may be left out."""
+    """Whether each place comes right after a pause that may be skipped."""
     after = [place - 1 in one.optional and place not in one.optional for place in range(len(one.contexts))]
     return torch.tensor(after)
 
 
 def _shifted(best: Tensor, by: int) -> Tensor:
-    """What a place has that lies so far before."""
+    """The values shifted by some places, so that each place has the value of an earlier one."""
     beyond = best.new_full((by,), -math.inf)
     return torch.cat([beyond, best])[: len(best)]

@@ -1,1 +1,1 @@
-"""Readers of data sets in their official layouts."""
+"""Readers of the data sets, in their official layouts."""

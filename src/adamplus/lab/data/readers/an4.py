@@ -1,4 +1,4 @@
-"""AN4: cepstra of utterances, the words that are spoken, and how words are pronounced."""
+"""Reader of AN4: cepstra of utterances, their words, and a pronunciation dictionary."""
 
 import re
 from pathlib import Path
@@ -14,31 +14,31 @@ from ..sets import find
 from .files import bytes_of, lines_of
 
 CEPSTRA = 13
-MARKS = ("<s>", "</s>", "<sil>")  # of beginning, end and silence, which some copies have in their transcriptions
+MARKS = ("<s>", "</s>", "<sil>")  # begin, end and silence, which are in the transcriptions of some copies
 
 
 class Utterance(NamedTuple):
-    """What one person said at one time."""
+    """A recorded sentence."""
 
     name: str
     features: Tensor
-    """Cepstra, [frames, 13]; a hundred frames a second."""
+    """Cepstra [frames, 13], at 100 frames per second."""
     words: tuple[str, ...]
 
 
 class Corpus(NamedTuple):
-    """Both splits, by different speakers, and the dictionary."""
+    """Both splits, which have different speakers, and the dictionary."""
 
     train: tuple[Utterance, ...]
     test: tuple[Utterance, ...]
     pronunciations: dict[str, tuple[tuple[str, ...], ...]]
-    """Of every word; the first is the usual one."""
+    """Pronunciations of every word, the usual one first."""
     phones: tuple[str, ...]
-    """With SIL, for silence."""
+    """All phones, including SIL for silence."""
 
 
 def read(root: Path | None = None) -> Corpus:
-    """The data set under a root: the official one has 948 utterances to train and 130 to test."""
+    """Read AN4 under a root; the official set has 948 training and 130 test utterances."""
     with find("an4").reading(data_root(root)) as place:
         etc = place.path / "etc"
         phones = tuple(line.strip() for line in lines_of(etc / "an4.phone") if line.strip())
@@ -48,24 +48,25 @@ def read(root: Path | None = None) -> Corpus:
 
 
 def read_mfc(path: Path) -> Tensor:
-    """A feature file of Sphinx: how many numbers follow, then the numbers, all big-endian in four bytes."""
+    """Read a feature file of Sphinx: a count and as many numbers, all big-endian and of four bytes."""
     content = bytes_of(path)
     if len(content) < 4:
-        raise InputError(f"{path}: {len(content)} bytes are no feature file, which begins with a count of four bytes")
+        raise InputError(f"{path} is not a feature file: it must begin with four bytes, got {len(content)}")
     count = int.from_bytes(content[:4], "big", signed=True)
     if len(content) != 4 + 4 * count:
         other = int.from_bytes(content[:4], "little", signed=True)
-        cause = "it is little-endian" if len(content) == 4 + 4 * other else "the file is cut off, or another one"
+        cause = "the file is little-endian" if len(content) == 4 + 4 * other else "the file is cut off, or not AN4's"
         raise InputError(
-            f"{path}: its first four bytes announce {count:,} numbers, and {(len(content) - 4) / 4:,g} follow: {cause}"
+            f"{path}: the first four bytes announce {count:,} numbers, but {(len(content) - 4) / 4:,g} follow: {cause}"
         )
     if count == 0 or count % CEPSTRA:
-        raise InputError(f"{path}: {count:,} numbers are no whole number of frames of {CEPSTRA}")
+        raise InputError(f"{path}: frames have {CEPSTRA} numbers, and {count:,} numbers are not a multiple of that")
     features = torch.from_numpy(np.frombuffer(content, ">f4", offset=4).astype(np.float32)).view(-1, CEPSTRA)
     if not features.isfinite().all():
-        raise InputError(f"{path}: frame {int((~features.isfinite()).any(1).nonzero()[0])} has numbers that are none")
+        frame = int((~features.isfinite()).any(1).nonzero()[0])
+        raise InputError(f"{path}: frame {frame} has values that are not finite")
     if len(features) > 1 and bool((features == features[0]).all()):
-        raise InputError(f"{path}: all of its {len(features):,} frames are the same, as no speech is")
+        raise InputError(f"{path} is not speech: all of its {len(features):,} frames are equal")
     return features
 
 
@@ -79,7 +80,7 @@ def _dictionary(path: Path, phones: tuple[str, ...]) -> dict[str, tuple[tuple[st
         if strange or not pronunciation:
             problem = f"unknown phones {' '.join(strange)}" if pronunciation else f"no phones after {word!r}"
             raise InputError(f"{path}, line {i}: {problem}; an4.phone has {' '.join(phones)}")
-        word = re.sub(r"\(\d+\)$", "", word)  # A(2) is another way to say A
+        word = re.sub(r"\(\d+\)$", "", word)  # A(2) is another pronunciation of A
         found[word] = (*found.get(word, ()), tuple(pronunciation))
     return found
 
@@ -102,7 +103,7 @@ def _utterances(
         features = read_mfc(folder / "feat" / f"{identifier}.mfc")
         utterances.append(Utterance(name, features, transcripts[name]))
     if not utterances:
-        raise InputError(f"{control}: there is no utterance in it")
+        raise InputError(f"{control} lists no utterances")
     return tuple(utterances)
 
 
@@ -116,8 +117,8 @@ def _transcripts(path: Path, pronunciations: dict[str, tuple[tuple[str, ...], ..
             raise InputError(f"{path}, line {i}: {line!r} does not end in an utterance's name in parentheses")
         words = tuple(word for word in match[1].split() if word not in MARKS)
         if not words:
-            raise InputError(f"{path}, line {i}: there is no word of {match[2]} in it")
+            raise InputError(f"{path}, line {i}: {match[2]} has no words")
         if strange := [word for word in words if word not in pronunciations]:
-            raise InputError(f"{path}, line {i}: the dictionary has no {' '.join(strange)}")
+            raise InputError(f"{path}, line {i}: not in the dictionary: {' '.join(strange)}")
         found[match[2]] = words
     return found

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: images and labels, from either official layout, unpacked or in its archive."""
+"""Reader of CIFAR-10 and CIFAR-100, from either official layout, unpacked or in its archive."""
 
 import tarfile
 from pathlib import Path, PurePosixPath
@@ -15,16 +15,16 @@ from .cifar_formats import KINDS, READERS, ImageFile
 from .files import bytes_of
 
 LIMIT = 1 << 28
-"""Bytes of a file: the largest, CIFAR-100's training images, has 155 million."""
+"""Largest size of a file in bytes; the largest official one, CIFAR-100's training images, has 155 million."""
 
 
 class Images(NamedTuple):
-    """Images with their classes."""
+    """Images with their labels."""
 
     images: Tensor
-    """Bytes, [n, 3, 32, 32]."""
+    """Bytes [n, 3, 32, 32]."""
     labels: Tensor
-    """Whole numbers, [n]."""
+    """Whole numbers [n]."""
 
 
 class ImageSet(NamedTuple):
@@ -35,7 +35,7 @@ class ImageSet(NamedTuple):
 
 
 def read(name: Literal["cifar10", "cifar100"], root: Path | None = None) -> ImageSet:
-    """The data set under a root: the official one has 50,000 images to train and 10,000 to test."""
+    """Read CIFAR under a root; the official sets have 50,000 training and 10,000 test images."""
     splits: dict[str, list[ImageFile]] = {"train": [], "test": []}
     with find(name).reading(data_root(root)) as place:
         split_of = {file.name: "test" if file.name.startswith("test") else "train" for file in place.layout.files}
@@ -62,14 +62,14 @@ def _contents(place: Place, names: list[str]) -> list[bytes]:
                 if folder != [place.layout.folders[0]] or name not in names or not member.isfile():
                     continue
                 if member.size > LIMIT:
-                    raise InputError(f"{place.path}: {name} has {member.size:,} bytes, which no file of CIFAR has")
+                    raise InputError(f"{place.path}: {name} has {member.size:,} bytes, more than any file of CIFAR")
                 file = archive.extractfile(member)
                 assert file is not None
                 found[name] = file.read()
     except InputError:
         raise
-    except Exception as error:  # whatever tar and its compressions make of a damaged file
-        raise InputError(f"{place.path}: this archive cannot be read ({error})") from error
+    except Exception as error:  # tar and its compressions raise many kinds of errors for a damaged file
+        raise InputError(f"{place.path} cannot be read as an archive ({error})") from error
     if lacks := [name for name in names if name not in found]:
-        raise InputError(f"{place.path}: this archive has no {', '.join(lacks)}")
+        raise InputError(f"{place.path} has no {', '.join(lacks)}")
     return [found[name] for name in names]

@@ -1,4 +1,4 @@
-"""Kaldi archives of speech: features of several kinds and a state for every frame, joined by utterance."""
+"""Reader of Kaldi archives: features of several kinds and a state for every frame, joined by utterance."""
 
 import re
 from collections.abc import Iterator
@@ -15,27 +15,27 @@ from ..sets import SPLITS, STREAMS, find
 from .files import lines_of
 
 STATES = 32_000
-WIDTHS = {"fmllr": 40, "ivectors": 100}  # of a frame; logmel has as many as its owner chose, times three for deltas
+WIDTHS = {"fmllr": 40, "ivectors": 100}  # values per frame; logmel may have any multiple of 3
 
 
 class Utterance(NamedTuple):
-    """What was said in one go."""
+    """The features and states of an utterance."""
 
     features: Tensor
-    """FMLLR, i-vector and logmel side by side, [frames, values]."""
+    """FMLLR, i-vector and logmel, concatenated: [frames, values]."""
     states: Tensor
-    """A whole number a frame."""
+    """A whole number per frame."""
 
 
 class Entry(NamedTuple):
-    """Where an array is: in which archive, from which byte."""
+    """The place of an array: its archive and the first byte."""
 
     archive: Path
     offset: int
 
 
 class Archives:
-    """The utterances of one split; each is read when it is asked for, as all of them are larger than memories."""
+    """The utterances of one split, each read on access, because together they exceed most memories."""
 
     def __init__(self, folder: Path, states: int = STATES) -> None:
         self.folder: Path = folder
@@ -54,46 +54,47 @@ class Archives:
     def __getitem__(self, name: str) -> Utterance:
         arrays = {stream: read_array(entries[name], f"{name} of {stream}") for stream, entries in self._entries.items()}
         frames = len(arrays["fmllr"])
-        if arrays["ivectors"].ndim == 1:  # one for the whole utterance
+        if arrays["ivectors"].ndim == 1:  # one vector for the whole utterance
             arrays["ivectors"] = np.broadcast_to(arrays["ivectors"], (frames, len(arrays["ivectors"])))
         for stream, array in arrays.items():
             if array.ndim != (1 if stream == "alignments" else 2):
-                raise self._error(name, stream, f"an array of the shape {list(array.shape)}")
+                raise self._error(name, stream, f"an array of shape {list(array.shape)}")
             if len(array) != frames or frames == 0:
-                raise self._error(name, stream, f"{len(array):,} frames, and fmllr has {frames:,}")
+                raise self._error(name, stream, f"{len(array):,} frames, but fmllr has {frames:,}")
         self._check_widths(name, arrays)
         states = arrays.pop("alignments")
         if states.dtype.kind != "i" or states.min() < 0 or states.max() >= self.states:
+            needed = f"whole numbers from 0 to {self.states - 1}"
             found = f"{states.dtype} from {states.min()} to {states.max()}"
-            raise self._error(name, "alignments", f"{found}, and states are whole numbers from 0 to {self.states - 1}")
+            raise self._error(name, "alignments", f"states must be {needed}, got {found}")
         features = np.concatenate([arrays[stream] for stream in STREAMS[:-1]], axis=1, dtype=np.float32)
         if not np.isfinite(features).all():
-            raise InputError(f"{self.folder}: utterance {name} has features that are no numbers")
+            raise InputError(f"{self.folder}: utterance {name} has features that are not finite")
         return Utterance(torch.from_numpy(features), torch.from_numpy(states.astype(np.int64)))
 
     def _agree(self) -> None:
-        """Every kind of archive has the same utterances."""
+        """Raise InputError unless all kinds of archives have the same utterances."""
         for stream in STREAMS[1:]:
             for lacking, having in ((stream, STREAMS[0]), (STREAMS[0], stream)):
                 lacks = [name for name in self._entries[having] if name not in self._entries[lacking]]
                 if lacks:
                     raise InputError(
                         f"{self.folder}: {lacking} lacks {len(lacks):,} of the {len(self._entries[having]):,} "
-                        f"utterances of {having}, {', '.join(lacks[:3])}{' …' if lacks[3:] else ''}: keep those that "
-                        f"all have, by Kaldi's utils/filter_scp.pl {lacking}.scp {having}.scp"
+                        f"utterances of {having}, {', '.join(lacks[:3])}{' …' if lacks[3:] else ''}: keep the common "
+                        f"ones, by Kaldi's utils/filter_scp.pl {lacking}.scp {having}.scp"
                     )
         if not self.names:
-            raise InputError(f"{self.folder}: there is no utterance in its archives")
+            raise InputError(f"{self.folder}: the archives have no utterances")
 
     def _check_widths(self, name: str, arrays: dict[str, np.ndarray]) -> None:
         for stream, width in WIDTHS.items():
             if arrays[stream].shape[1] != width:
-                raise self._error(name, stream, f"{arrays[stream].shape[1]} values a frame, and {width} are expected")
+                raise self._error(name, stream, f"expected {width} values per frame, got {arrays[stream].shape[1]}")
         width = arrays["logmel"].shape[1]
         if width % 3:
-            raise self._error(name, "logmel", f"{width} values a frame, and with two deltas they are a multiple of 3")
+            raise self._error(name, "logmel", f"values with two deltas must be a multiple of 3, got {width}")
         if self._logmel not in (None, width):
-            raise self._error(name, "logmel", f"{width} values a frame, and {self._logmel} in an utterance before")
+            raise self._error(name, "logmel", f"{width} values per frame, but {self._logmel} in an utterance before")
         self._logmel = width
 
     def _error(self, name: str, stream: str, problem: str) -> InputError:
@@ -101,33 +102,33 @@ class Archives:
 
 
 class Corpus(NamedTuple):
-    """Both splits."""
+    """Both splits of SWB-300."""
 
     train: Archives
     heldout: Archives
 
 
 def read(root: Path | None = None, states: int = STATES) -> Corpus:
-    """SWB-300 under a root, as its owners have it."""
+    """Open SWB-300 under a root."""
     folder = find("swb300").locate(data_root(root)).path
     return Corpus(*(Archives(folder / split, states) for split in SPLITS))
 
 
 def archives(table: Path) -> list[Path]:
-    """The archives that a table, an .scp, points into."""
+    """The archives that a table (.scp) refers to."""
     return sorted({entry.archive for entry in _from_table(table).values()})
 
 
 def read_array(entry: Entry, what: str) -> np.ndarray:
-    """One array of an archive. Only Kaldi's binary arrays: kaldiio would also run commands and load pickles."""
+    """Read a binary array of Kaldi from an archive; kaldiio would also run commands and load pickles."""
     matio = _kaldiio()
     try:
         with entry.archive.open("rb") as file:
             file.seek(entry.offset)
             if file.read(2) != b"\0B":
                 raise InputError(
-                    f"{entry.archive}: {what}, at byte {entry.offset:,}, is no binary array of Kaldi: "
-                    "text archives become binary by copy-feats and copy-int-vector"
+                    f"{entry.archive}: {what}, at byte {entry.offset:,}, is not a binary array of Kaldi: "
+                    "convert text archives by copy-feats and copy-int-vector"
                 )
             file.seek(entry.offset)
             array = matio.read_kaldi(file)
@@ -135,13 +136,13 @@ def read_array(entry: Entry, what: str) -> np.ndarray:
         raise InputError(f"{entry.archive} cannot be read ({error.strerror})") from error
     except InputError:
         raise
-    except Exception as error:  # whatever kaldiio and numpy make of half an array
+    except Exception as error:  # kaldiio and numpy raise many kinds of errors for a damaged array
         raise InputError(f"{entry.archive}: {what} is damaged ({type(error).__name__}: {error})") from error
     return np.asarray(array)
 
 
 def _entries(folder: Path, stream: str) -> dict[str, Entry]:
-    """Where the utterances are: told by the .scp where there is one, else found by going through the .ark."""
+    """The places of a stream's utterances: from the .scp if there is one, else by a pass over the .ark."""
     table, archive = folder / f"{stream}.scp", folder / f"{stream}.ark"
     return _from_table(table) if table.is_file() else _from_archive(archive)
 
@@ -153,14 +154,14 @@ def _from_table(path: Path) -> dict[str, Entry]:
             continue
         name, place = [*line.strip().split(maxsplit=1), ""][:2]
         if place.startswith("|") or place.endswith("|"):
-            raise InputError(f"{path}, line {i}: a command is not run; write the arrays into an archive by copy-feats")
+            raise InputError(f"{path}, line {i}: commands are not run: write the arrays into an archive by copy-feats")
         match = re.fullmatch(r"(.+?):(\d+)", place)
         if match is None:
-            raise InputError(f"{path}, line {i}: {line.strip()!r} should be NAME ARCHIVE:BYTE")
+            raise InputError(f"{path}, line {i} must be NAME ARCHIVE:BYTE, got {line.strip()!r}")
         if name in entries:
-            raise InputError(f"{path}, line {i}: {name} is there a second time")
+            raise InputError(f"{path}, line {i}: {name} occurs twice")
         archive = Path(match[1])
-        beside = path.parent / archive  # first, or what is read would depend on the folder that one is in
+        beside = path.parent / archive  # tried first, so that the result does not depend on the current folder
         entries[name] = Entry(beside if beside.is_file() else archive, int(match[2]))
     return entries
 
@@ -173,7 +174,8 @@ def _from_archive(path: Path) -> dict[str, Entry]:
             while (name := matio.read_token(file)) is not None:
                 entries[name] = Entry(path, file.tell())
                 if file.read(2) != b"\0B":
-                    raise InputError(f"{path}: {name!r}, at byte {entries[name].offset:,}, is no binary array of Kaldi")
+                    place = f"{name!r}, at byte {entries[name].offset:,}"
+                    raise InputError(f"{path}: {place}, is not a binary array of Kaldi")
                 file.seek(-2, 1)
                 matio.read_kaldi(file)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Pickles of plain data: what asks for anything else is refused, not run."""
+"""Safe reading of pickles: any pickle that needs more than arrays and plain data is refused."""
 
 import io
 import pickle
@@ -10,28 +10,28 @@ from ...errors import InputError
 
 
 def load(content: bytes, where: str) -> Any:
-    """What a pickle holds, of arrays, dictionaries, lists, bytes, texts and numbers; strings of Python 2 as bytes."""
+    """Load a pickle of arrays, dictionaries, lists, bytes, strings and numbers; strings of Python 2 become bytes."""
     unpickler = _Plain(io.BytesIO(content), encoding="bytes")
     try:
         return _plain(unpickler.load())
     except _RefusedError as error:
         raise InputError(
-            f"{where}: this pickle asks for {error}, which no data file needs, so it was not read: "
-            "get the file again from its official address"
+            f"{where}: this pickle imports {error}, which no data file needs, so it was not read: "
+            "download the file again from its official address"
         ) from None
-    except Exception as error:  # whatever pickle and numpy make of bytes that are none of theirs
-        raise InputError(f"{where}: this is no whole pickle of arrays ({type(error).__name__}: {error})") from error
+    except Exception as error:  # pickle and numpy raise many kinds of errors for a damaged file
+        raise InputError(f"{where} is not a complete pickle of arrays ({type(error).__name__}: {error})") from error
 
 
 class _RefusedError(Exception):
-    """A pickle asked for something that plain data does not need; the message is its name."""
+    """A pickle imports something that plain data does not need; the message is its name."""
 
 
 class _Plain(pickle.Unpickler):
-    """Finds the names that numpy's arrays are pickled with, and no others."""
+    """An unpickler that knows only the names that pickles of numpy's arrays import."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """What stands for a name in a pickle; numpy's modules were renamed in its version 2."""
+        """The replacement of a name in a pickle; numpy 2 has renamed its modules."""
         name = f"{module_name.replace('numpy._core', 'numpy.core')}.{global_name}"
         if name not in ALLOWED:
             raise _RefusedError(f"{module_name}.{global_name}")
@@ -39,7 +39,7 @@ class _Plain(pickle.Unpickler):
 
 
 class _Numbers:
-    """A type of numbers. Of what numpy's own would take from a pickle, flags of its memory too, the order of bytes."""
+    """A numeric dtype. It takes only the byte order from the pickle; numpy's own would also take memory flags."""
 
     def __init__(self, code: str | bytes) -> None:
         self.dtype: np.dtype = np.dtype(code.decode("ascii") if isinstance(code, bytes) else code)
@@ -53,7 +53,7 @@ class _Numbers:
 
 
 class _Array:
-    """An array, made of its bytes when the pickle gives them."""
+    """An array, made from the bytes in the pickle."""
 
     values: np.ndarray = np.empty(0, np.uint8)
 
@@ -63,7 +63,7 @@ class _Array:
 
 
 def _plain(loaded: Any) -> Any:
-    """With numpy's arrays in place of ours, where data files have them."""
+    """The loaded data with numpy's arrays in place of `_Array`."""
     if isinstance(loaded, dict):
         return {key: _plain(value) for key, value in loaded.items()}
     return loaded.values if isinstance(loaded, _Array) else loaded
@@ -74,20 +74,20 @@ def _dtype(code: str | bytes, _align: object = False, _copy: object = False) -> 
 
 
 def _latin1(text: str, codec: str) -> bytes:
-    """Bytes as Python 3 writes them into pickles that Python 2 can read."""
+    """Bytes, as Python 3 writes them into pickles for Python 2."""
     if codec != "latin1":
         raise _RefusedError(f"_codecs.encode(…, {codec!r})")
     return text.encode("latin1")
 
 
 def _array(_kind: object, _shape: object, _code: object) -> _Array:
-    """An empty array, which the pickle fills next."""
+    """An empty array, whose content comes next in the pickle."""
     return _Array()
 
 
 ALLOWED: dict[str, object] = {
     "numpy.core.multiarray._reconstruct": _array,
-    "numpy.ndarray": object(),  # only ever the first argument of the one above; nothing that can be called
+    "numpy.ndarray": object(),  # only the first argument of _reconstruct, so it need not be callable
     "numpy.dtype": _dtype,
     "_codecs.encode": _latin1,
 }

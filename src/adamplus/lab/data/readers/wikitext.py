@@ -1,4 +1,4 @@
-"""WikiText-2: words as numbers, in the order of the text."""
+"""Reader of WikiText-2: words as numbers, in the order of the text."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -16,17 +16,20 @@ UNKNOWN = "<unk>"
 
 
 class Corpus(NamedTuple):
-    """Three texts, each one long row of word numbers with an `<eos>` after every line."""
+    """Three texts, each a vector of word numbers with an `<eos>` after every line."""
 
     train: Tensor
     validation: Tensor
     test: Tensor
     vocabulary: tuple[str, ...]
-    """A word's place is its number; words are numbered as they first occur in the training text."""
+    """Words by their numbers, in the order in which they first occur in the training text."""
 
 
 def read(root: Path | None = None) -> Corpus:
-    """The data set under a root: 2,088,628, 217,646 and 245,569 words, 33,278 different ones in the official one."""
+    """Read WikiText-2 under a root.
+
+    The official set has 2,088,628, 217,646 and 245,569 words, and a vocabulary of 33,278.
+    """
     with find("wikitext2").reading(data_root(root)) as place:
         train, validation, test = (place.path / file.name for file in place.layout.files)
         words = _words(train)
@@ -43,7 +46,7 @@ def read(root: Path | None = None) -> Corpus:
 def _words(path: Path) -> list[list[str]]:
     lines = [[*line.split(), END] for line in lines_of(path)]
     if all(len(line) == 1 for line in lines):
-        raise InputError(f"{path}: there is no word in it")
+        raise InputError(f"{path} has no words")
     return lines
 
 
@@ -53,7 +56,5 @@ def _numbered(path: Path, numbers: dict[str, int]) -> Tensor:
     if unknown is None:
         for i, line in enumerate(words, 1):
             if stranger := next((word for word in line if word not in numbers), None):
-                raise InputError(
-                    f"{path}, line {i}: the word {stranger!r} is not in the training text, and neither is {UNKNOWN}"
-                )
+                raise InputError(f"{path}, line {i}: the training text has neither the word {stranger!r} nor {UNKNOWN}")
     return torch.tensor([numbers.get(word, unknown) for line in words for word in line])

@@ -34,13 +34,13 @@ AN4 = DataSet(
     home="http://www.speech.cs.cmu.edu/databases/an4/",
     ways=(
         (
-            Source(  # archives that GitHub packs have no lasting digest; those of the files are checked
+            Source(  # digests of archives that GitHub packs may change, so only those of the files are checked
                 f"https://github.com/cphazen/Machine-Learning-Project-ASR/archive/{COMMIT}.tar.gz",
                 "an4.tar.gz",
                 inside=f"Machine-Learning-Project-ASR-{COMMIT}/an4",
             ),
         ),
     ),
-    advice="The download takes the cepstra as Carnegie Mellon gave them out from a copy on GitHub and checks them; "
-    "recordings and cepstra are also at http://www.speech.cs.cmu.edu/databases/an4/.",
+    advice="The download has Carnegie Mellon's cepstra, from a copy on GitHub, and checks them. "
+    "Recordings and cepstra are also at http://www.speech.cs.cmu.edu/databases/an4/.",
 )

@@ -3,7 +3,7 @@
 from ..data_set import DataSet, File, Layout, Source
 from ..readers.cifar_formats import KINDS, records
 
-PICKLES = {  # the official files, and their images and labels in the binary layout, whose digests these are
+PICKLES = {  # digests of the official files, and of the same images and labels in the binary layout
     "data_batch_1": ("c99cafc152244af753f735de768cd75f", "5dd7e06a14cb22eb9f671a540d1b7c25"),
     "data_batch_2": ("d4bba439e000b95fd0a9bffe97cbabec", "5ea93a67294ea407fff1d09f752e9692"),
     "data_batch_3": ("54ebc095f3ab1f0389bbae665268c751", "942cd6a4bcdd0dd3c604fbe906cb4421"),

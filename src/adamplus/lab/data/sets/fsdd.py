@@ -26,7 +26,7 @@ FSDD = DataSet(
     home="https://github.com/Jakobovski/free-spoken-digit-dataset",
     ways=(
         (
-            Source(  # archives that GitHub packs have no lasting digest; that of the recordings is checked
+            Source(  # digests of archives that GitHub packs may change, so only that of the recordings is checked
                 f"https://github.com/Jakobovski/free-spoken-digit-dataset/archive/{COMMIT}.tar.gz",
                 "fsdd.tar.gz",
                 inside=f"free-spoken-digit-dataset-{COMMIT}/recordings",

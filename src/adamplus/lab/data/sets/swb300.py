@@ -1,4 +1,4 @@
-"""SWB-300, the Switchboard speech of the paper: licensed, read from the Kaldi archives that its owners have."""
+"""SWB-300, the licensed Switchboard speech of the paper, read from Kaldi archives."""
 
 from ..data_set import DataSet, File, Layout
 
@@ -17,8 +17,8 @@ SWB300 = DataSet(
     layouts=(_layout("scp"), _layout("ark")),
     licence="licensed by the Linguistic Data Consortium (LDC97S62, Switchboard-1 Release 2)",
     home="https://catalog.ldc.upenn.edu/LDC97S62",
-    advice="It is licensed speech (LDC97S62) and cannot be downloaded. Who has it makes its features and alignments "
-    "with Kaldi and puts, or links, the archives there: in each of train/ and heldout/ an .scp (or all of them an "
-    ".ark) of fmllr (40 values a frame), ivectors (100 an utterance, or a frame), logmel (with deltas) and "
-    "alignments (a state a frame, as ali-to-pdf writes them). Without a licence, `an4` is speech of the same kind.",
+    advice="It is licensed speech (LDC97S62) and cannot be downloaded. With a licence, make features and alignments "
+    "with Kaldi and put or link the archives there. train/ and heldout/ each need an .scp (or all of them an .ark) of "
+    "fmllr (40 values per frame), ivectors (100 per utterance or frame), logmel (with deltas) and alignments (a state "
+    "per frame, as ali-to-pdf writes them). Without a licence, `an4` is speech of the same kind.",
 )

@@ -7,7 +7,7 @@ DIGESTS = {
     "valid": "sha256:f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
     "test": "sha256:d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
 }
-# a copy byte for byte, at a commit that does not change
+# an identical copy at a fixed commit
 EXAMPLES = (
     "https://raw.githubusercontent.com/pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8/"
     "word_language_model/data/wikitext-2"
@@ -36,6 +36,6 @@ WIKITEXT2 = DataSet(
         ),
         tuple(Source(f"{EXAMPLES}/{split}.txt", f"wiki.{split}.tokens", digest) for split, digest in DIGESTS.items()),
     ),
-    advice="Its first address (research.metamind.io) has answered nobody since 2024; the download asks its author's, "
-    "and then the copy in github.com/pytorch/examples.",
+    advice="Its first address (research.metamind.io) has been offline since 2024. The download tries its author's "
+    "address, then the copy in github.com/pytorch/examples.",
 )
