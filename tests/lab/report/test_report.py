@@ -13,13 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from lab.stores import add_comparison, add_run, three_contenders
-from matplotlib.figure import Figure
 from rich.console import Console
 
-from adamplus.lab._present.html import embedded, tag
-from adamplus.lab._present.numbers import number, plus_minus
-from adamplus.lab._present.plot import draw_legend, new_figure
-from adamplus.lab._present.statistics import ranks, sensitivity, student, summarize
+from adamplus.lab._present.plot import new_figure
 from adamplus.lab._store.store import write
 from adamplus.lab.errors import InputError
 from adamplus.lab.report import cells, read, report, rows
@@ -45,77 +41,6 @@ def answer_of(root: Path) -> str:
 def csv_of(root: Path) -> list[dict[str, str]]:
     with (root / "table.csv").open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-# Statistics
-
-
-def test_mean_error_and_interval_are_those_of_the_textbook():
-    found = summarize([1.0, 2.0, 3.0, None])
-    # s = 1, so the error is 1/√3, and t(0.975; 2) = 4.3027
-    assert (found.n, found.mean) == (3, 2.0)
-    assert found.error == pytest.approx(1 / math.sqrt(3))
-    assert found.interval == pytest.approx((2 - 4.302653 / math.sqrt(3), 2 + 4.302653 / math.sqrt(3)))
-    assert [round(student(n), 3) for n in (1, 2, 9)] == [12.706, 4.303, 2.262]
-
-
-@pytest.mark.parametrize(("values", "mean"), [([], None), ([0.5], 0.5), ([0.5, math.inf], math.inf)])
-def test_too_few_or_infinite_values_have_no_interval(values: list[float], mean: float | None):
-    found = summarize(values)
-    assert (found.mean, found.error, found.interval) == (mean, None, None)
-
-
-def test_ranks_are_ranges_where_intervals_overlap():
-    intervals = {"a": (8.0, 9.0), "b": (6.0, 8.5), "c": (1.0, 2.0), "d": None}
-    assert ranks(intervals, higher=True) == {"a": (1, 2), "b": (1, 2), "c": (3, 3)}
-    assert ranks(intervals, higher=False) == {"a": (2, 3), "b": (2, 3), "c": (1, 1)}
-
-
-def test_touching_intervals_do_not_separate():
-    assert ranks({"a": (1.0, 2.0), "b": (2.0, 3.0)}, higher=True) == {"a": (1, 2), "b": (1, 2)}
-
-
-def test_nobody_is_first_of_one():
-    assert ranks({"a": (1.0, 2.0), "b": None}, higher=True) == {}
-
-
-def test_good_learning_rates_are_those_around_the_best_without_a_gap():
-    trials = [(0.001, 0.89), (0.01, 0.5), (0.1, 0.88), (1.0, 0.9), (10.0, None)]
-    found = sensitivity(trials, higher=True, searched=(0.001, 100.0))
-    assert found is not None
-    # 0.95 · 0.9 = 0.855: 0.1 is in, and 0.001 is beyond a gap
-    assert (found.low, found.high) == (0.1, 1.0)
-    assert (found.factor, found.searched) == pytest.approx((10.0, 1e5))
-    assert found.points[-1] == (10.0, None)
-
-
-def test_a_search_in_which_everything_diverged_says_nothing_of_learning_rates():
-    assert sensitivity([(0.1, None), (1.0, math.nan)], higher=True) is None
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ([0.97, 0.98, 0.99], "0.9800 ± 0.0058"),
-        ([100.0, 200.0], "150 ± 50"),
-        ([0.5], "0.5000"),
-        ([2.0, 2.0], "2.000 ± 0"),
-        ([math.inf], "∞"),
-        ([], "–"),
-    ],
-)
-def test_numbers_have_as_many_digits_as_their_errors_allow(values: list[float], text: str):
-    assert plus_minus(summarize(values)) == text
-
-
-def test_numbers_far_from_one_are_powers_of_ten():
-    assert [number(value, 3) for value in (1234567.0, 1e9, 1e-7, 0.0, math.nan)] == [
-        "1,234,567",
-        "1.00e+09",
-        "1.00e-07",
-        "0",
-        "nan",
-    ]
 
 
 # Tables
@@ -366,11 +291,6 @@ def test_names_with_html_are_text(tmp_path: Path):
     assert all(path.resolve().is_relative_to(tmp_path) for path in (tmp_path / "figures").iterdir())
 
 
-def test_elements_escape_text_and_attributes():
-    assert tag("p", "a<b", class_='"x"') == '<p class="&quot;x&quot;">a&lt;b</p>'
-    assert "<" not in embedded({"name": "</script>"})
-
-
 def test_tasks_of_the_same_stem_are_told_apart(tmp_path: Path):
     add_run(tmp_path, "adam", [0.5, 0.6], task="a/my.py")
     add_run(tmp_path, "adam", [0.5, 0.6], task="b/my.py")
@@ -436,22 +356,6 @@ def test_the_package_imports_without_what_draws():
         "import adamplus.lab.report"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
-
-
-def test_good_rates_are_within_five_percent_of_the_best_without_a_gap():
-    values = [104.0, 100.0, 104.9, 105.1, 101.0]
-    found = sensitivity([(10.0**i, value) for i, value in enumerate(values)], higher=False)
-    assert found is not None
-    assert (found.low, found.high) == (1.0, 100.0)
-
-
-def test_legends_tell_variants_of_one_optimizer_apart():
-    labels = [f"adam-plus:norm_scope=tensor;beta={beta}" for beta in (0.1, 0.5, 0.9)]
-    figure = Figure(figsize=(6, 3), layout="constrained")
-    draw_legend(figure, labels, labels)
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert [text[-8:] for text in texts] == ["beta=0.1", "beta=0.5", "beta=0.9"]
-    assert all("adam-plus" in text for text in texts)
 
 
 def test_runs_that_cannot_be_read_are_told_on_the_terminal(tmp_path: Path):

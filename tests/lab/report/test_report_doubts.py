@@ -11,7 +11,7 @@ import pytest
 from lab.report.test_report import answer_of, csv_of, table_of
 from lab.stores import add_comparison, add_run
 
-from adamplus.lab._present.statistics import sensitivity, with_losses
+from adamplus.lab._present.statistics import sensitivity
 from adamplus.lab._store.store import Run, write
 from adamplus.lab.errors import InputError
 from adamplus.lab.report import cells, read, report
@@ -56,13 +56,6 @@ def test_nobody_who_lost_runs_is_ahead_of_anybody(status: str, better: str, tmp_
         answer_of(tmp_path),
     )
     assert "counts as worse than any that finished" in page_of(tmp_path)
-
-
-def test_who_lost_runs_can_still_be_behind():
-    assert with_losses((1.0, 2.0), 1, higher=True) == (-math.inf, 2.0)
-    assert with_losses((1.0, 2.0), 1, higher=False) == (1.0, math.inf)
-    assert with_losses((1.0, 2.0), 0, higher=True) == (1.0, 2.0)
-    assert with_losses(None, 1, higher=True) is None
 
 
 def test_losses_of_both_kinds_are_named(tmp_path: Path):

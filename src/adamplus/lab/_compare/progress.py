@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from .._present import say
+from .._present import duration, say
 from .._store import METRICS, SETTINGS, CorruptError, Run, Spec, Store
 from ..engines import Ended
 
@@ -94,7 +94,7 @@ def _cells(spec: Spec, lines: Sequence[Mapping[str, Any]], metric: str) -> tuple
     value = last.get(f"{split}_{metric}")
     left = last["seconds"] / len(lines) * (spec.epochs - len(lines))
     told = "" if value is None else f"{'test ' * (split == 'test')}{metric} {value:.4g}"
-    return *run, f"{len(lines)}/{spec.epochs}", told, _duration(left)
+    return *run, f"{len(lines)}/{spec.epochs}", told, duration(left, rough=True)
 
 
 def _told(run: Run, ended: Ended, metric: str) -> tuple[str, str]:
@@ -107,10 +107,4 @@ def _told(run: Run, ended: Ended, metric: str) -> tuple[str, str]:
     split = "validation" if ended.spec.phase == "search" else "test"
     value = lines[-1].get(f"{split}_{metric}")
     told = "finished" if value is None else f"{split} {metric} {value:.4g}"
-    return "finished", f"{told} · {_duration(end['seconds'])}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    return "finished", f"{told} · {duration(end['seconds'], rough=True)}"

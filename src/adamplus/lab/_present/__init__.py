@@ -1,31 +1,38 @@
-"""Numbers, statistics, tables, plots and pages, as every report shows them."""
+"""The presentation kit: numbers, statistics, tables, colours, plots, HTML and the console of every report."""
 
-from . import markdown
-from .colours import COLOURS, DASHES, style
+from .colours import COLOURS, DASHES, GREY, GRID, style
 from .console import console, say
 from .html import Markup, embedded, join, tag
-from .markdown import table
-from .numbers import DASH, listed, number, plus_minus, seconds, settings
-from .plot import STROKES, draw_curve, draw_legend, drawing, new_figure, put_name, save, scale
+from .numbers import DASH, count, decimal, duration, listed, number, plus_minus, settings, versions
+from .plot import STROKES, draw_curve, draw_legend, drawing, new_figure, put_name, save, scale, tidy
 from .statistics import MARGIN, Sensitivity, Summary, ranks, sensitivity, strictly_better, summarize, with_losses
+from .tables import csv_table, escape_markdown, latex_table, markdown_table, terminal_table
 
 __all__ = [
     "COLOURS",
     "DASH",
     "DASHES",
+    "GREY",
+    "GRID",
     "MARGIN",
     "STROKES",
     "Markup",
     "Sensitivity",
     "Summary",
     "console",
+    "count",
+    "csv_table",
+    "decimal",
     "draw_curve",
     "draw_legend",
     "drawing",
+    "duration",
     "embedded",
+    "escape_markdown",
     "join",
+    "latex_table",
     "listed",
-    "markdown",
+    "markdown_table",
     "new_figure",
     "number",
     "plus_minus",
@@ -34,13 +41,14 @@ __all__ = [
     "save",
     "say",
     "scale",
-    "seconds",
     "sensitivity",
     "settings",
     "strictly_better",
     "style",
     "summarize",
-    "table",
     "tag",
+    "terminal_table",
+    "tidy",
+    "versions",
     "with_losses",
 ]

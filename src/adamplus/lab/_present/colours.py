@@ -1,8 +1,14 @@
-"""Colours and dashes of the optimizers in every figure and chart."""
+"""Colours and dashes of every figure and chart."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A7A")
-"""Okabe and Ito's, apart to colour-blind eyes; grey for their black, and no yellow: each shows on light and dark."""
+"""Okabe and Ito's palette, which colour-blind readers can tell apart.
+
+Grey replaces their black, and yellow is left out, so that each shows on light and on dark.
+"""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+GREY = COLOURS[-1]
+"""Lines and text beside the data: floors, guides, captions."""
+GRID = "#e4e4e4"
 
 
 def style(number: int) -> tuple[str, str]:

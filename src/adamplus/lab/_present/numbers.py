@@ -1,7 +1,7 @@
-"""Numbers and settings as people read them."""
+"""Numbers, durations, counts, settings and lists as text."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .statistics import Summary
@@ -10,7 +10,7 @@ DASH = "–"
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """That many significant digits; a dash for what there is not."""
+    """A number with this many significant digits; a dash for None, and an exponent far from 1."""
     if value is None:
         return DASH
     if math.isnan(value):
@@ -25,8 +25,15 @@ def number(value: float | None, digits: int = 4) -> str:
     return _signed(f"{value:,.{max(0, digits - 1 - magnitude)}f}")
 
 
+def decimal(value: float | None) -> str:
+    """A positive number with three significant digits and at most three decimals, for columns of one unit."""
+    if value is None:
+        return DASH
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
+
+
 def plus_minus(summary: Summary) -> str:
-    """Mean ± standard error, to two digits of the error."""
+    """A mean ± its standard error, to two digits of the error."""
     if summary.mean is None or summary.error is None or summary.error == 0:
         return number(summary.mean) + (" ± 0" if summary.error == 0 else "")
     magnitude = math.floor(math.log10(summary.error))
@@ -37,19 +44,39 @@ def plus_minus(summary: Summary) -> str:
 
 
 def _signed(text: str) -> str:
-    """A minus as wide as a digit."""
+    """The text with a minus sign as wide as a digit."""
     return text.replace("-", "−")
 
 
-def seconds(value: float) -> str:
-    """A duration."""
-    if value >= 5400:
-        return f"{value / 3600:.1f} h"
-    return f"{value / 60:.1f} min" if value >= 120 else f"{number(value, 3)} s"
+def count(value: float, exact_below: float = 1e3, powers: bool = False) -> str:
+    """A count with three significant digits and a unit: `11.2 M`.
+
+    Args:
+        value: the count.
+        exact_below: smaller counts are written in full.
+        powers: write billions as `1.23 · 10^9` instead of `1.23 B`.
+    """
+    if value < exact_below:
+        return f"{value:,.0f}"
+    if powers and value >= 999.5e6:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{mantissa} · 10^{int(exponent)}"
+    units = ((1e9, " B"), (1e6, " M"), (1e3, " k"))
+    unit, name = next((pair for pair in units if value >= 0.9995 * pair[0]), (1, ""))
+    return f"{value / unit:.3g}{name}"
+
+
+def duration(seconds: float, rough: bool = False) -> str:
+    """A duration: `12.3 s`, `4.5 min` or `6.7 h`; `rough`: `12 s` or `270 min`, for a display that changes."""
+    if rough:
+        return f"{seconds:.{1 if seconds < 10 else 0}f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 120 else f"{number(seconds, 3)} s"
 
 
 def settings(values: Mapping[str, Any] | None) -> str:
-    """`lr=0.1, beta=0.1`."""
+    """Settings as `lr=0.1, beta=0.1`; a dash for None."""
     if values is None:
         return DASH
     return ", ".join(
@@ -57,6 +84,11 @@ def settings(values: Mapping[str, Any] | None) -> str:
     )
 
 
-def listed(words: list[str]) -> str:
-    """`a, b and c`."""
-    return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else "".join(words)
+def versions(found: Mapping[str, Any]) -> str:
+    """Versions as `python 3.12.3, torch 2.13.0`."""
+    return ", ".join(f"{name} {version}" for name, version in found.items())
+
+
+def listed(items: Sequence[str]) -> str:
+    """A list as `a, b and c`."""
+    return ", ".join(items[:-1]) + " and " + items[-1] if len(items) > 1 else "".join(items)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from .colours import style
+from .colours import GRID, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,10 +55,15 @@ def new_figure(panels: int) -> tuple["Figure", list["Axes"]]:
     figure = Figure(figsize=(1.2 + 3.3 * panels, 3.1), layout="constrained")
     axes = list(figure.subplots(1, panels, squeeze=False)[0])
     for one in axes:
-        one.grid(color="#e4e4e4", linewidth=0.6)
-        one.set_axisbelow(True)
-        one.spines[["top", "right"]].set_visible(False)
+        tidy(one)
     return figure, axes
+
+
+def tidy(axes: "Axes", **grid: Any) -> None:
+    """Give axes a light grid below the data, and no frame on top and on the right."""
+    axes.grid(color=GRID, **{"linewidth": 0.6, **grid})
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def draw_curve(axes: "Axes", epochs: list[int], column: dict[str, list[Any]], number: int) -> None:

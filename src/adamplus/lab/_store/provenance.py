@@ -1,8 +1,10 @@
 """Where numbers come from: versions, hardware and the state of the code."""
 
+import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,27 @@ from ..device import hardware
 COMMIT = "ADAMPLUS_COMMIT"
 
 
-def certificate(device: torch.device) -> dict[str, Any]:
-    """What a run's settings.json says of its surroundings."""
+def certificate(device: torch.device, packages: Sequence[str] = ("torch", "adamplus")) -> dict[str, Any]:
+    """What is stored beside measured numbers: versions, hardware, threads, the state of the code, and the time."""
+    found = {"python": platform.python_version()} | {name: _version(name) for name in packages}
     return {
-        "versions": {"python": platform.python_version(), "torch": torch.__version__, "adamplus": __version__},
+        "versions": {name: version for name, version in found.items() if version is not None},
         "hardware": hardware(device),
         "threads": torch.get_num_threads(),
         "git": git_state(),
         "started": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
+
+
+def _version(package: str) -> str | None:
+    if package == "adamplus":  # it may be a source tree that is not installed
+        return __version__
+    if package == "torch":  # metadata may leave out the build
+        return torch.__version__
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def git_state() -> dict[str, Any]:

@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._present import COLOURS, GREY, count, tidy
 from .report import InputError, Measured, Report
-from .table import short
 
 if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 BY_PARAMETERS, BY_TENSORS = "GPT-2 layers", "equal tensors"
-COLOURS = ("#d1495b", "#2e6f9e", "#5b8c5a")  # apart from each other to colour-blind eyes, too
-GREY = "#6b6b6b"
 FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -37,7 +35,7 @@ def draw(report: Report, path: Path) -> None:
     panel(left, by_parameters, [m.parameters for m in by_parameters], colours)
     panel(right, by_tensors, [m.tensors for m in by_tensors], colours)
     left.set(xlabel="parameters, in layers of a GPT-2", ylabel="time of one step, ms")
-    right.set(xlabel=f"tensors, of {short(by_tensors[0].parameters)} parameters together")
+    right.set(xlabel=f"tensors, of {count(by_tensors[0].parameters)} parameters together")
     captured = any(row.captured_ms is not None for measured in report.models for row in measured.rows)
     left.legend(handles=legend(colours, captured), frameon=False, loc="upper left", fontsize=9)
     born = report.certificate
@@ -73,12 +71,10 @@ def panel(axes: Any, lists: list[Measured], x: list[int], colours: dict[str, str
     axes.plot(x, [measured.floor_ms for measured in lists], color=GREY, linestyle="--", linewidth=1.2)
     axes.set(xscale="log", yscale="log")
     axes.xaxis.set_major_locator(LogLocator(10))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(round(value))))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: count(round(value))))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.grid(which="major", color="#e3e3e3", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes, which="major", linewidth=0.8)
 
 
 def legend(colours: dict[str, str], captured: bool) -> "list[Line2D]":

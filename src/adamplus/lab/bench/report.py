@@ -1,18 +1,19 @@
 """What a run measured, and where the numbers come from: kept as JSON."""
 
-import importlib.metadata
 import json
 import math
 import os
-import platform
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from .._store import certificate
 from ..errors import InputError
+
+PACKAGES = ("adamplus", "torch", "triton", "pytorch-triton", "schedulefree")
+"""Packages whose versions a report stores."""
 
 
 @dataclass
@@ -67,30 +68,16 @@ class Report:
     models: list[Measured] = field(default_factory=list)
 
 
-def certificate(command: str, hardware: str) -> dict[str, str]:
-    """Where the numbers of this run come from."""
-    packages = ("adamplus", "torch", "triton", "pytorch-triton", "schedulefree")
+def flat_certificate(command: str, device: torch.device) -> dict[str, str]:
+    """Where the numbers of this run come from, as a report stores it."""
+    born = certificate(device, PACKAGES)
     return {
         "command": command,
-        "hardware": hardware,
-        "date": datetime.now(UTC).date().isoformat(),
-        "python": platform.python_version(),
-        **{name: version for name in packages if (version := _version(name)) is not None},
-        "threads": str(torch.get_num_threads()),
+        "hardware": born["hardware"],
+        "date": born["started"][:10],
+        **born["versions"],
+        "threads": str(born["threads"]),
     }
-
-
-def _version(package: str) -> str | None:
-    if package == "adamplus":  # from the source tree, nothing is installed
-        from adamplus import __version__
-
-        return __version__
-    if package == "torch":  # with the build, which metadata may leave out
-        return torch.__version__
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def check_writable(path: Path | None) -> None:

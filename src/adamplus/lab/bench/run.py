@@ -10,13 +10,12 @@ from pathlib import Path
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from ..device import hardware
+from .._present import console, count
 from .compare import Bench, compare, ticks
 from .contestants import Contestant
 from .copy import copy_bandwidth
-from .report import InputError, Report, certificate, check_writable, save
+from .report import InputError, Report, check_writable, flat_certificate, save
 from .shapes import Shapes, parameters
-from .table import console, short
 
 
 def run(
@@ -50,9 +49,9 @@ def run(
     with Progress(*columns, console=console(), transient=True, auto_refresh=False) as progress, _frozen():
         task = progress.add_task("a copy", total=len(lists) * ticks(contestants, rounds))
         bench = Bench(device, dtype, rounds, copy_bandwidth(device))
-        report = Report(kind, certificate(command, hardware(device)), bench.copy_bandwidth / 1e9)
+        report = Report(kind, flat_certificate(command, device), bench.copy_bandwidth / 1e9)
         for name, shapes in lists:
-            progress.update(task, description=f"{name}, {short(parameters(shapes))}", refresh=True)
+            progress.update(task, description=f"{name}, {count(parameters(shapes))}", refresh=True)
             tick = partial(_advance, progress, task)
             report.models.append(compare(name, shapes, contestants, bench, tick))
             if json is not None:

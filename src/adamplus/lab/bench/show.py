@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from .._present import console
 from .figure import draw
 from .report import Report
-from .table import console, markdown, notes, table
+from .table import markdown, notes, table
 
 
 def show(report: Report, *, as_markdown: bool = False, figure: Path | None = None) -> None:

@@ -1,11 +1,8 @@
 """The table of a report, for a terminal or as Markdown."""
 
-from collections.abc import Mapping, Sequence
-
-from rich.console import Console
 from rich.table import Table
 
-from .._present import table as markdown_table
+from .._present import DASH, count, decimal, markdown_table, terminal_table, versions
 from .report import Measured, Report, Row
 
 COLUMNS = (
@@ -21,45 +18,21 @@ COLUMNS = (
     "eager / Adam",
     "captured / Adam",
 )
-
-
 DISPENSABLE = ("× floor", "extra, MiB", "GB/s", "captured / Adam", "captured, ms", "of a copy")
 """Columns that a narrow window does without, the first first."""
 
 
-def console() -> Console:
-    """Where tables go; wide enough for them where nobody's window says how wide it is."""
-    found = Console()
-    return found if found.is_terminal else Console(width=160)
-
-
 def table(report: Report, width: int) -> Table:
     """As many columns as say something and as there is room for; Markdown has all of them."""
-    models = [lines(measured) for measured in report.models]
-    rows = [line for model in models for line in model]
-    columns = {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
-    columns = {name: cells for name, cells in columns.items() if set(cells) != {"–"}}
-    for name in DISPENSABLE:
-        if _width(columns) > width:
-            columns.pop(name, None)
-    made = Table(title=f"adamplus bench {report.kind}: {report.certificate['hardware']}")
-    for name in columns:
-        made.add_column("\n".join(_heading(name)), justify="left" if name in COLUMNS[:2] else "right")
-    for model in models:
-        for line in model:
-            made.add_row(*(cell for name, cell in zip(COLUMNS, line, strict=True) if name in columns))
-        made.add_section()
-    return made
-
-
-def _heading(name: str) -> list[str]:
-    """The lines of a column's name."""
-    return name.replace(", ", ",\n").replace(" / ", "\n/ ").split("\n")
-
-
-def _width(columns: Mapping[str, Sequence[str]]) -> int:
-    """Of a table, with its rules."""
-    return 1 + sum(3 + max(map(len, (*_heading(name), *cells))) for name, cells in columns.items())
+    return terminal_table(
+        COLUMNS,
+        [lines(measured) for measured in report.models],
+        width,
+        left=COLUMNS[:2],
+        dispensable=DISPENSABLE,
+        heading=lambda name: name.replace(", ", ",\n").replace(" / ", "\n/ "),
+        title=f"adamplus bench {report.kind}: {report.certificate['hardware']}",
+    )
 
 
 def markdown(report: Report) -> str:
@@ -74,8 +47,8 @@ def lines(measured: Measured) -> list[list[str]]:
     about = [
         measured.model,
         f"{measured.tensors:,} tensors",
-        f"{short(measured.parameters)} parameters",
-        f"floor {figure(measured.floor_ms)} ms",
+        f"{count(measured.parameters)} parameters",
+        f"floor {decimal(measured.floor_ms)} ms",
     ]
     last = len(measured.rows) - 1
     about = [*about[:last], ", ".join(about[last:]), *[""] * last]
@@ -86,37 +59,23 @@ def cells(row: Row, measured: Measured) -> list[str]:
     """What the table says of one optimizer, in the order of `COLUMNS`."""
     return [
         row.optimizer,
-        figure(row.eager_ms),
-        figure(row.captured_ms),
+        decimal(row.eager_ms),
+        decimal(row.captured_ms),
         f"{row.state_bytes / measured.parameters:.2f}",
         f"{row.extra_bytes / 2**20:,.1f}",
-        figure(row.gb_per_s),
-        "–" if row.copy_share is None else f"{100 * row.copy_share:.{0 if row.copy_share >= 0.1 else 1}f} %",
-        figure(row.over_floor),
-        *("–" if ratio is None else f"{ratio:.2f}" for ratio in (row.eager_over_adam, row.captured_over_adam)),
+        decimal(row.gb_per_s),
+        DASH if row.copy_share is None else f"{100 * row.copy_share:.{0 if row.copy_share >= 0.1 else 1}f} %",
+        decimal(row.over_floor),
+        *(DASH if ratio is None else f"{ratio:.2f}" for ratio in (row.eager_over_adam, row.captured_over_adam)),
     ]
-
-
-def figure(value: float | None) -> str:
-    """Three figures; a dash for what there is not."""
-    if value is None:
-        return "–"
-    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
-
-
-def short(count: int) -> str:
-    """A count of parameters as people say it."""
-    units = ((10**9, " B"), (10**6, " M"), (10**3, " k"))
-    unit, name = next((pair for pair in units if count >= pair[0]), (1, ""))
-    return f"{count / unit:.3g}{name}"
 
 
 def notes(report: Report) -> list[str]:
     """What a reader of the table must know."""
     born = report.certificate
-    versions = ", ".join(f"{name} {born[name]}" for name in born if name not in ("command", "hardware", "date"))
+    others = {name: text for name, text in born.items() if name not in ("command", "hardware", "date")}
     found = [
-        f"`{born['command']}` on {born['hardware']}, {born['date']}; {versions}.",
+        f"`{born['command']}` on {born['hardware']}, {born['date']}; {versions(others)}.",
         "Medians; eager steps are timed in turn, on new gradients, host included. State is what the optimizer keeps; "
         "extra is the peak of its steps above parameters, gradients and state.",
         f"A copy moves {report.copy_gb_per_s:,.1f} GB/s here, read and written. GB/s are what a step must move "

@@ -4,7 +4,7 @@ import csv
 import io
 from typing import Any
 
-from .._present import table
+from .._present import markdown_table as table
 from .measurement import MARGIN, PROBLEMS
 from .reports import Report
 

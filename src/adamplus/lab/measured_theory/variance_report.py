@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._present import drawing, save, table
+from .._present import drawing, save
+from .._present import markdown_table as table
 from .._store import certificate
 from ..errors import InputError
 from .figures import DPI, tidy

@@ -1,12 +1,9 @@
 """The result table as files that others read: CSV, Markdown, LaTeX."""
 
-import csv
-import io
 import json
-import re
 from typing import Any
 
-from .._present import table as markdown_table
+from .._present import csv_table, escape_markdown, latex_table, markdown_table
 from .rows import Row, grid
 
 LEFT = ("optimizer", "settings")
@@ -16,11 +13,7 @@ LEFT = ("optimizer", "settings")
 def to_csv(table: list[Row]) -> str:
     """A line a row, numbers in full; empty where there is none."""
     lines = [_plain(row) for row in table]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
+    return csv_table(list(lines[0]), (line.values() for line in lines))
 
 
 def _plain(row: Row) -> dict[str, Any]:
@@ -67,24 +60,15 @@ def to_markdown(table: list[Row]) -> str:
     """A table a task."""
     parts = []
     for group in _by_task(table):
-        names, lines = grid(group)
-        head, *shown = ([_markdown(cell) for cell in line] for line in (names, *lines))
-        text = markdown_table(head, shown, left=LEFT)
-        parts.append(f"### {_markdown(group[0].task.title)}\n\n{text}")
+        head, *lines = ([escape_markdown(cell) for cell in line] for line in grid(group))
+        parts.append(f"### {escape_markdown(group[0].task.title)}\n\n{markdown_table(head, lines, left=LEFT)}")
     return "\n\n".join(parts) + "\n"
 
 
 def to_latex(table: list[Row]) -> str:
     """A tabular a task, for booktabs."""
-    parts = []
-    for group in _by_task(table):
-        names, lines = grid(group)
-        head, *body = [" & ".join(map(_latex, line)) + r" \\" for line in (names, *lines)]
-        columns = "".join("l" if name in LEFT else "r" for name in names)
-        title = " ".join(group[0].task.title.split())
-        start = [f"% {title}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]
-        parts.append("\n".join([*start, *body, r"\bottomrule", r"\end{tabular}"]))
-    return "\n\n".join(parts) + "\n"
+    grids = [(group[0].task.title, grid(group)) for group in _by_task(table)]
+    return "\n\n".join(latex_table(title, head, lines, LEFT) for title, (head, *lines) in grids) + "\n"
 
 
 def _by_task(table: list[Row]) -> list[list[Row]]:
@@ -92,14 +76,3 @@ def _by_task(table: list[Row]) -> list[list[Row]]:
     for row in table:
         groups.setdefault(row.task.name, []).append(row)
     return list(groups.values())
-
-
-def _markdown(text: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(text.split()))
-
-
-def _latex(text: str) -> str:
-    signs = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
-    signs |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}  # the default font has others there
-    signs |= {"×": r"$\times$", "∞": r"$\infty$", "–": "--", "−": "$-$"} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    return "".join(signs.get(sign, sign) for sign in " ".join(text.split()))

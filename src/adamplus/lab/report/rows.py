@@ -9,10 +9,10 @@ from .._present import (
     DASH,
     Sensitivity,
     Summary,
+    duration,
     number,
     plus_minus,
     ranks,
-    seconds,
     sensitivity,
     settings,
     summarize,
@@ -211,7 +211,7 @@ def _target_text(row: Row) -> str:
     mean = row.target_seconds
     if mean is None:
         return share
-    return seconds(mean) if len(row.reached) == row.tried else f"{seconds(mean)} ({share})"
+    return duration(mean) if len(row.reached) == row.tried else f"{duration(mean)} ({share})"
 
 
 def _lr_text(row: Row) -> str:
@@ -235,9 +235,9 @@ def lost_text(row: Row) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or DASH
 
 
-def grid(table: list[Row]) -> tuple[list[str], list[list[str]]]:
+def grid(table: list[Row]) -> list[list[str]]:
     """Headings and lines of one task's table, with the metric's name; a metric that is the loss is told once."""
     metric = table[0].task.metric
     kept = [i for i, heading in enumerate(HEADINGS) if (heading, metric) != ("test loss", "loss")]
     names = [f"test {metric}" if heading == "test metric" else heading for heading in HEADINGS]
-    return [names[i] for i in kept], [[line[i] for i in kept] for line in map(cells, table)]
+    return [[line[i] for i in kept] for line in (names, *map(cells, table))]

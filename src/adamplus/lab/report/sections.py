@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from .._present import DASH, MARGIN, Markup, join, listed, number, seconds, settings, style, tag
+from .._present import DASH, MARGIN, Markup, duration, join, listed, number, settings, style, tag, versions
 from .answers import answer
 from .missing_runs import Absent
 from .results import Record, Results, TaskResults
@@ -101,7 +101,7 @@ def _search(results: Results) -> str:
 
 
 def _versions(run: Record) -> str:
-    return ", ".join(f"{name} {version}" for name, version in (run.settings.get("versions") or {}).items())
+    return versions(run.settings.get("versions") or {})
 
 
 def _git(run: Record) -> str:
@@ -116,12 +116,12 @@ def _date(results: Results) -> str:
     date = said.get("date") or max((str(run.settings.get("started", ""))[:10] for run in results.runs), default="")
     wall = said.get("wall_seconds")
     engine = f", engine {said['engine']}" if said.get("engine") else ""
-    return f"{date}{engine}" + (f", {seconds(wall)} in all" if wall else "")
+    return f"{date}{engine}" + (f", {duration(wall)} in all" if wall else "")
 
 
 def result_table(results: Results, task: TaskResults, table: list[Row]) -> Markup:
     """One task's table, with a picture of the intervals."""
-    names, lines = grid(table)
+    names, *lines = grid(table)
     names.insert(3, "95 % interval")
     left = {"optimizer", "settings", "95 % interval"}
     head = tag("tr", *(tag("th", name, scope="col", class_=None if name in left else "number") for name in names))

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .._present import console, say
+from .._present import console, say, terminal_table
 from ..errors import InputError
 
 NEXT = (
@@ -56,17 +56,18 @@ def tell(root: Path, out: Console | None = None) -> Path:
 
 def _table(title: str, metric: str, lines: Sequence[Sequence[str]], width: int) -> Table:
     """As many columns as say something and as there is room for; all of them are on the page."""
-    columns = {
-        heading: [heading.replace("metric", metric), *cells]
-        for heading, *cells in zip(*lines, strict=True)
-        if set(cells) != {"–"} and (heading, metric) != ("test loss", "loss")
-    }
-    for heading in DISPENSABLE:
-        if 1 + sum(3 + max(map(len, cells)) for cells in columns.values()) > width:
-            columns.pop(heading, None)
-    table = Table(title=Text(title, style="bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for heading, (name, *_) in columns.items():
-        table.add_column(Text(name), justify="left" if heading in ("optimizer", "settings") else "right")
-    for line in list(zip(*columns.values(), strict=True))[1:]:
-        table.add_row(*map(Text, line))
-    return table
+    head, *body = lines
+    kept = [i for i, name in enumerate(head) if (name, metric) != ("test loss", "loss")]
+    head, *body = ([line[i] for i in kept] for line in (head, *body))
+    return terminal_table(
+        head,
+        [body],
+        width,
+        left=("optimizer", "settings"),
+        dispensable=DISPENSABLE,
+        heading=lambda name: name.replace("metric", metric),
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )

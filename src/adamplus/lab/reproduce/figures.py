@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._present import draw_curve, draw_legend, drawing, new_figure, save, style
+from .._present import GREY, GRID, draw_curve, draw_legend, drawing, new_figure, save, style
 from ..report import Record, curves
 from .experiments import GROWTH, NAMES
 from .growth import growth
@@ -58,9 +58,7 @@ def _growth(stored: Sequence[Stored], folder: Path) -> list[Path]:
             steps, sums = zip(*((line["step"], line["norm_sum"]) for line in run.epochs), strict=True)
             axes.plot(steps, sums, linewidth=1.5, color=colour, marker="o" if len(steps) == 1 else None)
             if (found := growth(run.epochs)) is not None and found.flattens:
-                axes.axvline(
-                    found.knee, color="#7A7A7A", linewidth=0.8, linestyle=(0, (3, 2)), label="growth falls most"
-                )
+                axes.axvline(found.knee, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)), label="growth falls most")
         for line in axes.get_legend_handles_labels()[0][:1]:  # a word for all seeds
             axes.legend(handles=[line], loc="lower right", frameon=False)
         axes.set_xlabel("iteration")
@@ -96,7 +94,7 @@ def _inset(axes: "Axes", found: Mapping[str, dict[str, Any]], column: str) -> "A
     inset = axes.inset_axes((0.46, 0.1, 0.5, 0.46), xlim=(0.6 * last, last), ylim=limits)
     inset.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     inset.tick_params(labelsize=6.5, length=2)
-    inset.grid(color="#e4e4e4", linewidth=0.5)
+    inset.grid(color=GRID, linewidth=0.5)
     return inset
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .._present import listed, seconds
+from .._present import duration, listed, markdown_table
 from .._present import settings as settings_text
-from .._present import table as markdown_table
 from ..data import SETS
 from ..report import Record
 from .command import commands_of
@@ -73,7 +72,7 @@ def _time(one: Contestant | None, column: str, experiment: Experiment) -> str:
         return "not reached"
     took, epoch = (sum(line[key] for line in found) / len(found) for key in ("seconds", "epoch"))
     lost = "" if len(found) == len(runs) else f" ({len(found)} of {len(runs)} runs)"
-    return f"{f'{seconds(took)}, ' if one.timed else ''}epoch {epoch:.0f}{lost}"
+    return f"{f'{duration(took)}, ' if one.timed else ''}epoch {epoch:.0f}{lost}"
 
 
 def groups(stored: Everything, out: Path) -> str:
@@ -109,7 +108,7 @@ def _cost(one: Contestant) -> list[str]:
     """Seeds, and the time that training took, without evaluation and start."""
     finished = one.ended("finished")
     spent = sum(run.end["seconds"] for run in finished)
-    took = seconds(spent / len(finished)) if finished and one.timed else "–"
+    took = duration(spent / len(finished)) if finished and one.timed else "–"
     return [", ".join(str(run.spec["seed"]) for run in one.runs), took]
 
 
