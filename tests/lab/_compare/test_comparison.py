@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from adamplus.lab._store.spec import Spec
 from adamplus.lab._store.store import CHECKPOINT, END, METRICS, SETTINGS, Run, Store, write
 from adamplus.lab.engines import Ended, attempt, local
 from adamplus.lab.optimizers import CONTENDERS, LogUniform
-from adamplus.lab.report import summary
+from adamplus.lab.report import write as report_files
 
 
 @pytest.fixture(autouse=True)
@@ -527,48 +526,10 @@ def test_lists_are_cut_at_commas_outside_parentheses():
     assert split("sgd, adam:betas=(0.9,0.99);lr=0.1,nigt,") == ["sgd", "adam:betas=(0.9,0.99);lr=0.1", "nigt"]
 
 
-def test_without_what_draws_reports_a_comparison_still_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "adamplus.lab.report", None)
-    text = io.StringIO()
-    assert summary.show(tmp_path, Console(file=text)) is None
-    assert "pip install 'adamplus[lab]'" in " ".join(text.getvalue().split())
-    result = CliRunner().invoke(app, ["report", str(tmp_path)], env={"COLUMNS": "400", "TERM": "dumb"})
-    assert result.exit_code == 2
-    assert "pip install 'adamplus[lab]'" in result.output
-
-
-def test_at_the_end_there_is_the_table_the_page_and_what_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    report: Any = ModuleType("adamplus.lab.report")
-    report.HEADINGS = ("rank", "optimizer", "test metric", "test loss", "settings", "runs lost")
-    read = SimpleNamespace(tasks=[SimpleNamespace(title="[red]plane", metric="accuracy")], unreadable={})
-    report.read = lambda root: read
-    report.rows = lambda results, task: [["1", "[b]sgd", "0.9 ± 0.1", "0.25", "lr=0.1", "–"]]
-    report.cells = lambda row: row
-    report.report = lambda root: root / "report.html"
-    monkeypatch.setitem(sys.modules, "adamplus.lab.report", report)
-    for width, headings in (
-        (200, "rank optimizer test accuracy test loss settings"),
-        (50, "rank optimizer test accuracy settings"),
-        (40, "rank optimizer test accuracy"),
-    ):
-        text = io.StringIO()
-        summary.show(tmp_path, Console(file=text, width=width))
-        title, heading, _, row, report_line, next_line, *steps = (
-            " ".join(line.split()) for line in text.getvalue().splitlines() if line.strip()
-        )
-        assert (title, heading) == ("[red]plane", headings)  # and nobody was lost
-        assert row.startswith("1 [b]sgd 0.9 ± 0.1")
-        assert (report_line, next_line) == (f"Report: {tmp_path}/report.html", "What next:")
-        assert len(steps) == 3
-    text = io.StringIO()
-    summary.show(tmp_path, Console(file=text), alone=False)  # one of several, as of a reproduction
-    assert "What next" not in text.getvalue()
-
-
 def test_a_comparison_ends_with_a_page_that_can_be_made_again(
     tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(comparison, "show", summary.show)
+    monkeypatch.setattr(comparison, "show", report_files.show)
     out = tmp_path / "runs"
     told = said(task, "--optimizers", "adam-plus,sgd", "--seeds", 2, "--tune", 3, "--out", out, status=0)
     assert "rank optimizer test loss n" in told
@@ -592,8 +553,8 @@ def test_a_disk_that_is_full_when_the_report_is_written_is_no_success(
         except OSError as error:
             raise comparison.InputError("the report cannot be written") from error
 
-    monkeypatch.setattr(comparison, "show", summary.show)
-    monkeypatch.setattr(summary, "tell", full)
+    monkeypatch.setattr(comparison, "show", report_files.show)
+    monkeypatch.setattr(report_files, "print_report", full)
     assert "the disk is full" in said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=1)
 
 

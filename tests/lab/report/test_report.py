@@ -14,16 +14,18 @@ import numpy as np
 import pytest
 from lab.stores import add_comparison, add_run, three_contenders
 from rich.console import Console
+from typer.testing import CliRunner
 
+from adamplus.cli import app
 from adamplus.lab._present.plot import new_figure
-from adamplus.lab._store.store import write
+from adamplus.lab._store.store import write as write_json
 from adamplus.lab.errors import InputError
-from adamplus.lab.report import cells, read, report, rows
 from adamplus.lab.report import figures as _figures
+from adamplus.lab.report import print_report, read, report, rows, show, write
 from adamplus.lab.report.answers import answer
+from adamplus.lab.report.figures import draw_learning_rates
 from adamplus.lab.report.formats import to_latex, to_markdown
-from adamplus.lab.report.learning_rates import draw_learning_rates
-from adamplus.lab.report.summary import tell
+from adamplus.lab.report.rows import cells
 
 
 def table_of(root: Path) -> dict[str, Any]:
@@ -193,9 +195,9 @@ def test_runs_alone_are_enough(tmp_path: Path):
 
 def test_one_run_without_anything_optional(tmp_path: Path):
     run = add_run(tmp_path, "adam", [0.5])
-    write(run.folder / "end.json", {"status": "finished"})
+    write_json(run.folder / "end.json", {"status": "finished"})
     settings = run.settings()
-    write(run.folder / "settings.json", {"spec": settings["spec"], "task": {"metric": "accuracy"}})
+    write_json(run.folder / "settings.json", {"spec": settings["spec"], "task": {"metric": "accuracy"}})
     (run.folder / "metrics.jsonl").write_text('{"epoch": 1, "test_accuracy": 0.5, "new": "text", "test_odd": [1]}\n')
     assert "adam alone has finished" in answer_of(tmp_path)
     assert report(tmp_path).exists()
@@ -363,6 +365,50 @@ def test_runs_that_cannot_be_read_are_told_on_the_terminal(tmp_path: Path):
     spoilt = next((tmp_path / "runs").glob("*/*/*/metrics.jsonl"))
     spoilt.write_text("no JSON\n")
     out = Console(file=io.StringIO(), width=200)
-    tell(tmp_path, out)
+    print_report(tmp_path, out)
     said = " ".join(out.file.getvalue().split())  # pyright: ignore[reportAttributeAccessIssue]
     assert f"1 of the runs cannot be read, and are left out: {spoilt.parent.relative_to(tmp_path)}" in said
+
+
+def test_the_end_of_a_comparison_shows_the_table_the_page_and_what_to_try_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for seed in (1, 2):
+        add_run(tmp_path, "[b]sgd", [0.9], task="[red]plane", seed=seed)
+    monkeypatch.setattr(write, "_write_all", lambda root, *_: root / "report.html")
+    for width, headings in (
+        (200, "optimizer test accuracy n test loss steps/s state, B/param settings"),
+        (75, "optimizer test accuracy n steps/s state, B/param settings"),
+        (40, "optimizer test accuracy n"),
+    ):
+        title, heading, _, row, report_line, next_line, *steps = printed(tmp_path, width)
+        assert (title, heading) == ("[red]plane", headings)  # other columns would be dashes alone
+        assert row.startswith("[b]sgd 0.9000 ± 0 2")
+        assert (report_line, next_line) == (f"Report: {tmp_path}/report.html", "What next:")
+        assert len(steps) == 3
+    assert "What next:" not in printed(tmp_path, 200, alone=False)  # one comparison of several, as in a reproduction
+
+
+def printed(root: Path, width: int, alone: bool = True) -> list[str]:
+    """The lines that `show` prints, without alignment."""
+    out = io.StringIO()
+    show(root, Console(file=out, width=width), alone=alone)
+    return [" ".join(line.split()) for line in out.getvalue().splitlines() if line.strip()]
+
+
+def test_a_narrow_window_keeps_the_metric_if_it_is_the_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    add_run(tmp_path, "adam", [0.9], about={"metric": "loss", "better": "lower"})
+    monkeypatch.setattr(write, "_write_all", lambda root, *_: root / "report.html")
+    assert printed(tmp_path, 40)[1] == "optimizer test loss n"
+
+
+def test_a_comparison_succeeds_without_a_library_that_its_report_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for seed in (1, 2):
+        add_run(tmp_path, "adam", [0.5], seed=seed)
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    (line,) = printed(tmp_path, 400)
+    assert line.startswith("The report is not whole: intervals need scipy")
+    assert line.endswith("pip install 'adamplus[lab]'")
+    result = CliRunner().invoke(app, ["report", str(tmp_path)], env={"COLUMNS": "400", "TERM": "dumb"})
+    assert result.exit_code == 2
+    assert "pip install 'adamplus[lab]'" in result.output

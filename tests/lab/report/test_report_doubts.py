@@ -14,8 +14,9 @@ from lab.stores import add_comparison, add_run
 from adamplus.lab._present.statistics import sensitivity
 from adamplus.lab._store.store import Run, write
 from adamplus.lab.errors import InputError
-from adamplus.lab.report import cells, read, report
+from adamplus.lab.report import read, report
 from adamplus.lab.report.page import page
+from adamplus.lab.report.rows import cells
 
 GOOD_LR = 9
 """The column."""

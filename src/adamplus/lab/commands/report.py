@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from ..report import tell
+from ..report import print_report
 from .errors import said_plainly
 
 
 def report(runs: Annotated[Path, typer.Argument(help="What `compare --out` wrote.")] = Path("runs")) -> None:
     """Page, figures and tables of stored runs."""
     with said_plainly():
-        tell(runs)
+        print_report(runs)

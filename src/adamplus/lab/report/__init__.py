@@ -1,23 +1,20 @@
-"""What a comparison found, as tables, figures and a page: what `adamplus report` writes."""
+"""The report of a comparison: tables, figures and a page, as `adamplus report` writes them."""
 
 from .charts import curves
-from .results import Record, Results, TaskResults, read, read_run
-from .rows import HEADINGS, Row, cells, rows
-from .summary import show, tell
-from .write import report
+from .results import Results, StoredRun, TaskResults, read, read_run
+from .rows import ContenderRow, rows
+from .write import print_report, report, show
 
 __all__ = [
-    "HEADINGS",
-    "Record",
+    "ContenderRow",
     "Results",
-    "Row",
+    "StoredRun",
     "TaskResults",
-    "cells",
     "curves",
+    "print_report",
     "read",
     "read_run",
     "report",
     "rows",
     "show",
-    "tell",
 ]

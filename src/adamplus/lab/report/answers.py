@@ -4,10 +4,10 @@ import math
 
 from .._present import listed, plus_minus, strictly_better
 from .results import TaskResults
-from .rows import Row
+from .rows import ContenderRow
 
 
-def answer(task: TaskResults, table: list[Row]) -> str:
+def answer(task: TaskResults, table: list[ContenderRow]) -> str:
     """Who leads on that task, as far as the runs can tell; `table` is the task's, best first."""
     told = [row for row in table if row.score.mean is not None and math.isfinite(row.score.mean)]
     if not told:
@@ -46,12 +46,12 @@ def _have(labels: list[str]) -> str:
     return "have" if len(labels) > 1 else "has"
 
 
-def _behind(best: Row, row: Row) -> bool:
+def _behind(best: ContenderRow, row: ContenderRow) -> bool:
     one, other = best.interval, row.interval
     return one is not None and other is not None and strictly_better(one, other, best.task.higher)
 
 
-def _no_answer(task: TaskResults, table: list[Row]) -> str:
+def _no_answer(task: TaskResults, table: list[ContenderRow]) -> str:
     lost = _lost(table)
     if finished := sum(row.tried - row.diverged for row in table):
         runs = f"{finished} final runs" if finished > 1 else "1 final run"
@@ -61,7 +61,7 @@ def _no_answer(task: TaskResults, table: list[Row]) -> str:
     return f"No answer yet: no final run has finished.{searched}{lost}"
 
 
-def _lost(table: list[Row]) -> str:
+def _lost(table: list[ContenderRow]) -> str:
     """Means are over the runs that finished: who lost some is said beside them."""
     said, wholly = [], dict[str, list[str]]()
     for row in table:

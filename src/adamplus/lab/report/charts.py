@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._present import style, summarize
-from .results import Record, Results, TaskResults
-from .rows import Row
+from .results import Results, StoredRun, TaskResults
+from .rows import ContenderRow
 
 AXES = ("epoch", "step", "seconds")
 OWN = ("norm_sum", "eta", "norm", "z_error", "g_error", "gradient")
@@ -15,7 +15,7 @@ OWN = ("norm_sum", "eta", "norm", "z_error", "g_error", "gradient")
 SPLIT = re.compile(r"(running|train|validation|test)_(.+)")
 
 
-def charts(results: Results, tables: list[list[Row]]) -> dict[str, Any]:
+def charts(results: Results, tables: list[list[ContenderRow]]) -> dict[str, Any]:
     """Everything that the page's script needs, without a number that JSON does not have."""
     return {
         "labels": [
@@ -26,7 +26,7 @@ def charts(results: Results, tables: list[list[Row]]) -> dict[str, Any]:
     }
 
 
-def _task(results: Results, task: TaskResults, table: list[Row]) -> dict[str, Any]:
+def _task(results: Results, task: TaskResults, table: list[ContenderRow]) -> dict[str, Any]:
     by_label = {row.label: row for row in table}
     ordered = [by_label[label] for label in results.labels]
     return {
@@ -44,7 +44,7 @@ def _task(results: Results, task: TaskResults, table: list[Row]) -> dict[str, An
     }
 
 
-def curves(runs: list[Record]) -> dict[str, Any]:
+def curves(runs: list[StoredRun]) -> dict[str, Any]:
     """Mean, standard error and number of runs of every column after each epoch, over the runs that got there."""
     longest = max((len(run.epochs) for run in runs), default=0)
     there = [[run.epochs[i] for run in runs if i < len(run.epochs)] for i in range(longest)]

@@ -4,19 +4,19 @@ import json
 from typing import Any
 
 from .._present import csv_table, escape_markdown, latex_table, markdown_table
-from .rows import Row, grid
+from .rows import ContenderRow, grid
 
 LEFT = ("optimizer", "settings")
 """Columns of words."""
 
 
-def to_csv(table: list[Row]) -> str:
+def to_csv(table: list[ContenderRow]) -> str:
     """A line a row, numbers in full; empty where there is none."""
     lines = [_plain(row) for row in table]
     return csv_table(list(lines[0]), (line.values() for line in lines))
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _plain(row: ContenderRow) -> dict[str, Any]:
     low, high = row.score.interval or (None, None)
     best, worst = row.rank or (None, None)
     trials = row.sensitivity
@@ -56,7 +56,7 @@ def _plain(row: Row) -> dict[str, Any]:
     }
 
 
-def to_markdown(table: list[Row]) -> str:
+def to_markdown(table: list[ContenderRow]) -> str:
     """A table a task."""
     parts = []
     for group in _by_task(table):
@@ -65,14 +65,14 @@ def to_markdown(table: list[Row]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def to_latex(table: list[Row]) -> str:
+def to_latex(table: list[ContenderRow]) -> str:
     """A tabular a task, for booktabs."""
     grids = [(group[0].task.title, grid(group)) for group in _by_task(table)]
     return "\n\n".join(latex_table(title, head, lines, LEFT) for title, (head, *lines) in grids) + "\n"
 
 
-def _by_task(table: list[Row]) -> list[list[Row]]:
-    groups: dict[str, list[Row]] = {}
+def _by_task(table: list[ContenderRow]) -> list[list[ContenderRow]]:
+    groups: dict[str, list[ContenderRow]] = {}
     for row in table:
         groups.setdefault(row.task.name, []).append(row)
     return list(groups.values())

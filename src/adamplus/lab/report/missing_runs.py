@@ -9,7 +9,7 @@ from .._store import CorruptError, Run
 
 
 @dataclass(frozen=True)
-class Absent:
+class MissingRun:
     """A run that has not begun, or that failed before it could say what it was."""
 
     folder: str
@@ -21,13 +21,13 @@ class Absent:
     """Why it failed, if it did."""
 
 
-def absent(root: Path, comparison: Mapping[str, Any], there: Iterable[str]) -> list[Absent]:
+def missing_runs(root: Path, comparison: Mapping[str, Any], there: Iterable[str]) -> list[MissingRun]:
     """All of them, in the comparison's order; `there` are the folders that have runs, readable or not."""
     named = list(comparison.get("runs", []))
     owners = _owners(comparison, named)
     known = set(there)
     return [
-        Absent(folder, _phase(folder), *owner, _failure(root / folder))
+        MissingRun(folder, _phase(folder), *owner, _failure(root / folder))
         for folder, owner in zip(named, owners, strict=True)
         if folder not in known
     ]

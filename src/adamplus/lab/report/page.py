@@ -7,11 +7,11 @@ from .._present import Markup, embedded, join, listed, tag
 from ..errors import InputError
 from .charts import charts
 from .results import Results
-from .rows import Row
+from .rows import ContenderRow
 from .sections import answers, method, notes, rerun, result_table, run_table
 
 
-def page(results: Results, tables: list[list[Row]]) -> str:
+def page(results: Results, tables: list[list[ContenderRow]]) -> str:
     """The whole page as text."""
     here = files("adamplus.lab.report")
     parts = {name: (here / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
@@ -59,8 +59,8 @@ def _warnings(results: Results) -> Markup:
 def _waiting(results: Results) -> str:
     """How many runs the comparison names that there is nothing of."""
     asked = len(results.comparison.get("runs", []))
-    early = sum(run.failure is not None for run in results.absent)
-    waiting = len(results.absent) - early
+    early = sum(run.failure is not None for run in results.missing)
+    waiting = len(results.missing) - early
     said = [f"{waiting} {'have' if waiting > 1 else 'has'} not begun"] if waiting else []
     said += [f"{early} failed before {'they' if early > 1 else 'it'} began"] if early else []
     return (

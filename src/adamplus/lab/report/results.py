@@ -5,16 +5,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .._store import CorruptError, Run, Store
+from .._store import COMPARISON, CorruptError, Run, Store
 from ..errors import InputError
-from .missing_runs import Absent, absent
+from .missing_runs import MissingRun, missing_runs
 from .schema import check_comparison, check_run
-
-COMPARISON = "comparison.json"
 
 
 @dataclass(frozen=True)
-class Record:
+class StoredRun:
     """One run, read."""
 
     folder: str
@@ -49,9 +47,9 @@ class TaskResults:
     title: str
     """The name, shorter where it is a path."""
     about: dict[str, Any]
-    finals: dict[str, list[Record]]
-    trials: dict[str, list[Record]]
-    absent: list[Absent] = field(default_factory=list)
+    finals: dict[str, list[StoredRun]]
+    trials: dict[str, list[StoredRun]]
+    missing: list[MissingRun] = field(default_factory=list)
     """Runs of this task that are named and not there."""
 
     @property
@@ -64,7 +62,7 @@ class TaskResults:
         """Whether more of the metric is better."""
         return self.about.get("better") == "higher"
 
-    def of(self, label: str, *statuses: str) -> list[Record]:
+    def of(self, label: str, *statuses: str) -> list[StoredRun]:
         """The final runs of a contender that ended so."""
         return [run for run in self.finals.get(label, []) if run.status in statuses]
 
@@ -77,10 +75,10 @@ class Results:
     """What `comparison.json` says; empty where there is none."""
     labels: list[str]
     tasks: list[TaskResults]
-    runs: list[Record]
+    runs: list[StoredRun]
     unreadable: dict[str, str] = field(default_factory=dict)
     """Folders, and what is wrong with them."""
-    absent: list[Absent] = field(default_factory=list)
+    missing: list[MissingRun] = field(default_factory=list)
     """Runs that are named and not there."""
 
     def chosen(self, task: TaskResults, label: str) -> dict[str, Any] | None:
@@ -118,7 +116,7 @@ def read(root: Path) -> Results:
     labels = _in_order(comparison.get("labels", []), [record.spec["label"] for record in counted])
     names = _in_order(comparison.get("tasks", []), [record.spec["task"] for record in counted])
     titles = _titles(names)
-    lacking = absent(root, comparison, [*(record.folder for record in records), *unreadable])
+    lacking = missing_runs(root, comparison, [*(record.folder for record in records), *unreadable])
     tasks = [
         _task(
             name,
@@ -133,12 +131,12 @@ def read(root: Path) -> Results:
     return Results(comparison, labels, tasks, records, unreadable, lacking)
 
 
-def read_run(run: Run, folder: str) -> Record:
+def read_run(run: Run, folder: str) -> StoredRun:
     """Everything that a folder says of its run; raises CorruptError where it says too little."""
     run.check()
     settings, epochs, end = run.settings(), run.metrics(), run.end() or {}
     check_run(settings, epochs, end)
-    return Record(folder, settings, epochs, end)
+    return StoredRun(folder, settings, epochs, end)
 
 
 def _comparison(root: Path) -> dict[str, Any]:
@@ -154,14 +152,14 @@ def _comparison(root: Path) -> dict[str, Any]:
     return check_comparison(path, content)
 
 
-def _count(records: list[Record], comparison: dict[str, Any]) -> list[Record]:
+def _count(records: list[StoredRun], comparison: dict[str, Any]) -> list[StoredRun]:
     """Mark what belongs to the last comparison: a folder may have seen others, whose numbers are of other things."""
-    newest: dict[Any, Record] = {}
+    newest: dict[Any, StoredRun] = {}
     for record in sorted(records, key=lambda record: str(record.settings.get("started", ""))):
         newest[_contest(record)] = record
         newest[_contest(record), record.spec["label"]] = record
 
-    def counts(record: Record) -> bool:
+    def counts(record: StoredRun) -> bool:
         if "runs" in comparison:
             return record.folder in comparison["runs"]
         spec, contest = record.spec, _contest(record)
@@ -174,7 +172,7 @@ def _count(records: list[Record], comparison: dict[str, Any]) -> list[Record]:
     return [replace(record, counted=counts(record)) for record in records]
 
 
-def _contest(record: Record) -> tuple[str, str]:
+def _contest(record: StoredRun) -> tuple[str, str]:
     return record.spec["task"], record.spec["phase"]
 
 
@@ -202,9 +200,9 @@ def _titles(names: list[str]) -> dict[str, str]:
     return {name: stem if list(stems.values()).count(stem) == 1 else name for name, stem in stems.items()}
 
 
-def _task(name: str, title: str, labels: list[str], records: list[Record], lacking: list[Absent]) -> TaskResults:
+def _task(name: str, title: str, labels: list[str], records: list[StoredRun], lacking: list[MissingRun]) -> TaskResults:
     about = max(records, key=lambda record: str(record.settings.get("started", ""))).settings["task"]
-    by: dict[str, dict[str, list[Record]]] = {"final": {}, "search": {}}
+    by: dict[str, dict[str, list[StoredRun]]] = {"final": {}, "search": {}}
     for label in labels:
         for record in records:
             if record.spec["label"] == label:

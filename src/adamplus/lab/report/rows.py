@@ -18,7 +18,7 @@ from .._present import (
     summarize,
     with_losses,
 )
-from .results import Record, Results, TaskResults
+from .results import Results, StoredRun, TaskResults
 
 HEADINGS: tuple[str, ...] = (
     "rank",
@@ -36,7 +36,7 @@ HEADINGS: tuple[str, ...] = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ContenderRow:
     """One contender on one task."""
 
     task: TaskResults
@@ -85,7 +85,7 @@ class Row:
         return summarize(self.reached).mean
 
 
-def rows(results: Results, task: TaskResults) -> list[Row]:
+def rows(results: Results, task: TaskResults) -> list[ContenderRow]:
     """A row a contender, the best mean first, those without one last."""
     found = [_row(results, task, label) for label in results.labels]
     places = ranks({row.label: row.interval for row in found}, task.higher)
@@ -102,12 +102,12 @@ def _finished(task: TaskResults, label: str, column: str) -> Summary:
     return summarize(run.last(column) for run in task.of(label, "finished"))
 
 
-def _row(results: Results, task: TaskResults, label: str) -> Row:
+def _row(results: Results, task: TaskResults, label: str) -> ContenderRow:
     finished = task.of(label, "finished")
     tried = task.of(label, "finished", "diverged")
-    absent = [run for run in task.absent if run.label == label and run.phase == "final"]
-    failed_early = sum(run.failure is not None for run in absent)
-    return Row(
+    missing = [run for run in task.missing if run.label == label and run.phase == "final"]
+    failed_early = sum(run.failure is not None for run in missing)
+    return ContenderRow(
         task=task,
         label=label,
         rank=None,
@@ -125,11 +125,11 @@ def _row(results: Results, task: TaskResults, label: str) -> Row:
         diverged=len(task.of(label, "diverged")),
         failed=len(task.of(label, "failed")) + failed_early,
         unfinished=len(task.of(label, "unfinished")),
-        not_begun=len(absent) - failed_early,
+        not_begun=len(missing) - failed_early,
     )
 
 
-def seconds_to_target(task: TaskResults, run: Record) -> float | None:
+def seconds_to_target(task: TaskResults, run: StoredRun) -> float | None:
     """Training seconds at the first epoch whose test metric is at least as good as the target."""
     target = task.about.get("target")
     if target is None:
@@ -141,7 +141,7 @@ def seconds_to_target(task: TaskResults, run: Record) -> float | None:
     return None
 
 
-def state_per_parameter(run: Record) -> float | None:
+def state_per_parameter(run: StoredRun) -> float | None:
     """Bytes that the optimizer keeps, for each number that it trains."""
     held, parameters = run.end.get("state_bytes"), run.settings.get("parameters")
     return held / parameters if held is not None and parameters else None
@@ -171,7 +171,7 @@ def _bounds(declared: str) -> tuple[float, float] | None:
 def _untuned(results: Results, task: TaskResults, label: str) -> bool:
     """Whether there was a search, final runs went on from it, and none of its trials has a metric."""
     trials = task.trials.get(label, [])
-    searched = trials or any(run.label == label and run.phase == "search" for run in task.absent)
+    searched = trials or any(run.label == label and run.phase == "search" for run in task.missing)
     values = [run.last(f"validation_{task.metric}") for run in trials if run.status == "finished"]
     return (
         bool(searched)
@@ -180,7 +180,7 @@ def _untuned(results: Results, task: TaskResults, label: str) -> bool:
     )
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: ContenderRow) -> list[str]:
     """What the table says of a row, in the order of `HEADINGS`."""
     return [
         rank_text(row.rank),
@@ -204,7 +204,7 @@ def rank_text(rank: tuple[int, int] | None) -> str:
     return str(rank[0]) if rank[0] == rank[1] else f"{rank[0]}–{rank[1]}"
 
 
-def _target_text(row: Row) -> str:
+def _target_text(row: ContenderRow) -> str:
     if row.task.about.get("target") is None or not row.tried:
         return DASH
     share = f"{len(row.reached)} of {row.tried}"
@@ -214,7 +214,7 @@ def _target_text(row: Row) -> str:
     return duration(mean) if len(row.reached) == row.tried else f"{duration(mean)} ({share})"
 
 
-def _lr_text(row: Row) -> str:
+def _lr_text(row: ContenderRow) -> str:
     found = row.sensitivity
     if row.untuned:
         return "no trial finished"
@@ -228,14 +228,14 @@ def _factor(value: float, digits: int) -> str:
     return f"{float(f'{value:.{digits}g}'):,g}"
 
 
-def lost_text(row: Row) -> str:
+def lost_text(row: ContenderRow) -> str:
     """Runs that are not in the means."""
     counts = {"diverged": row.diverged, "failed": row.failed, "unfinished": row.unfinished}
     counts["not begun"] = row.not_begun
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or DASH
 
 
-def grid(table: list[Row]) -> list[list[str]]:
+def grid(table: list[ContenderRow]) -> list[list[str]]:
     """Headings and lines of one task's table, with the metric's name; a metric that is the loss is told once."""
     metric = table[0].task.metric
     kept = [i for i, heading in enumerate(HEADINGS) if (heading, metric) != ("test loss", "loss")]

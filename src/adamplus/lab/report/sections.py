@@ -5,15 +5,15 @@ from typing import Any
 
 from .._present import DASH, MARGIN, Markup, duration, join, listed, number, settings, style, tag, versions
 from .answers import answer
-from .missing_runs import Absent
-from .results import Record, Results, TaskResults
-from .rows import Row, grid
+from .missing_runs import MissingRun
+from .results import Results, StoredRun, TaskResults
+from .rows import ContenderRow, grid
 
 WIDTH = 120
 """Of an interval's picture."""
 
 
-def answers(results: Results, tables: list[list[Row]]) -> Markup:
+def answers(results: Results, tables: list[list[ContenderRow]]) -> Markup:
     """A sentence a task."""
     items = [
         tag("div", tag("dt", task.title), tag("dd", answer(task, table)))
@@ -43,7 +43,7 @@ def method(results: Results) -> Markup:
     return tag("dl", *shown, class_="facts")
 
 
-def _counted(results: Results) -> list[Record]:
+def _counted(results: Results) -> list[StoredRun]:
     return [run for run in results.runs if run.counted]
 
 
@@ -100,11 +100,11 @@ def _search(results: Results) -> str:
     return join(text, ":", tag("ul", *items, class_="columns")) if items else f"{text}."
 
 
-def _versions(run: Record) -> str:
+def _versions(run: StoredRun) -> str:
     return versions(run.settings.get("versions") or {})
 
 
-def _git(run: Record) -> str:
+def _git(run: StoredRun) -> str:
     git = run.settings.get("git") or {}
     if not git.get("commit"):
         return ""
@@ -119,7 +119,7 @@ def _date(results: Results) -> str:
     return f"{date}{engine}" + (f", {duration(wall)} in all" if wall else "")
 
 
-def result_table(results: Results, task: TaskResults, table: list[Row]) -> Markup:
+def result_table(results: Results, task: TaskResults, table: list[ContenderRow]) -> Markup:
     """One task's table, with a picture of the intervals."""
     names, *lines = grid(table)
     names.insert(3, "95 % interval")
@@ -141,7 +141,7 @@ def result_table(results: Results, task: TaskResults, table: list[Row]) -> Marku
     return join(tag("h3", task.title), shown, *(tag("p", text, class_="quiet") for text in _doubts(table)))
 
 
-def _doubts(table: list[Row]) -> list[str]:
+def _doubts(table: list[ContenderRow]) -> list[str]:
     """Where the search has not found what it looked for."""
     said = []
     for row in table:
@@ -153,7 +153,7 @@ def _doubts(table: list[Row]) -> list[str]:
     return said
 
 
-def _pictures(table: list[Row]) -> Any:
+def _pictures(table: list[ContenderRow]) -> Any:
     """What draws a row's interval, all on one scale: that of the means, so that one wide interval hides nothing."""
     means = [row.score.mean for row in table if row.score.mean is not None and math.isfinite(row.score.mean)]
     low, high = (min(means), max(means)) if means else (0.0, 0.0)
@@ -162,7 +162,7 @@ def _pictures(table: list[Row]) -> Any:
     def at(value: float) -> float:
         return min(WIDTH - 1.0, max(1.0, WIDTH * (value - low + pad) / (high - low + 2 * pad)))
 
-    def picture(row: Row) -> str:
+    def picture(row: ContenderRow) -> str:
         if row.score.mean is None or not math.isfinite(row.score.mean):
             return DASH
         parts = []
@@ -211,13 +211,13 @@ def run_table(results: Results) -> Markup:
         tag("tr", *[tag("td", DASH)] * 6, tag("td", f"unreadable: {reason}"), tag("td", DASH), tag("td", folder))
         for folder, reason in results.unreadable.items()
     ]
-    body += [tag("tr", *(tag("td", text) for text in _absent(run))) for run in results.absent]
+    body += [tag("tr", *(tag("td", text) for text in _missing(run))) for run in results.missing]
     table = tag("table", tag("thead", head), tag("tbody", *body), class_="runs")
     summary = tag("summary", f"All {len(body)} runs, with their settings")
     return tag("details", summary, tag("div", table, class_="scroll", tabindex="0"))
 
 
-def _run(run: Record) -> list[str]:
+def _run(run: StoredRun) -> list[str]:
     spec = run.spec
     status = run.status + (f": {run.end['reason']}" if run.end.get("reason") else "")
     spent = run.end.get("seconds")
@@ -234,7 +234,7 @@ def _run(run: Record) -> list[str]:
     ]
 
 
-def _absent(run: Absent) -> list[str]:
+def _missing(run: MissingRun) -> list[str]:
     phase = "trial" if run.phase == "search" else run.phase
     status = "not begun" if run.failure is None else f"failed before it began: {run.failure}"
     return [run.task or DASH, run.label or DASH, phase, DASH, DASH, DASH, status, DASH, run.folder]

@@ -1,14 +1,81 @@
-"""Everything that is made of a comparison, in its folder."""
+"""The report of a comparison: files in its folder, and a summary on the terminal."""
 
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .._present import console, say, terminal_table
 from .._store import replace
 from ..errors import InputError
 from .figures import figures
-from .formats import to_csv, to_latex, to_markdown
+from .formats import LEFT, to_csv, to_latex, to_markdown
 from .page import page
-from .results import read
-from .rows import rows
+from .results import Results, read
+from .rows import ContenderRow, grid, rows
+
+NEXT = (
+    "adamplus compare my_task.py: the same for a model of your own (docs/extending.md)",
+    "--optimizers adam-plus,'adam-plus:beta=0.5',muon: other optimizers and settings; --seeds 10: narrower intervals",
+    "adamplus bench step: what a step costs in time and memory",
+)
+DISPENSABLE = ("test loss", "good lr", "settings", "steps/s", "state, B/param")
+"""Columns that a narrow window does without, the first first."""
+
+
+def show(root: Path, console: Console, *, alone: bool = True) -> None:
+    """Write and print the report of a comparison that has ended, as far as the installed libraries allow.
+
+    Args:
+        root: the comparison's folder.
+        console: where to print.
+        alone: also print what to try next; False for one comparison of several.
+    """
+    try:
+        print_report(root, console)
+    except InputError as error:
+        if isinstance(error.__cause__, OSError):  # a full disk must end the command with an error
+            raise error.__cause__ from None
+        say(console, f"The report is not whole: {error}")
+        return
+    if alone:
+        say(console, "What next:")
+        for step in NEXT:
+            say(console, f"  {step}")
+
+
+def print_report(root: Path, out: Console | None = None) -> Path:
+    """Write the page and the tables of a folder of runs, print the tables, and return the page's path."""
+    out = out or console()
+    results = read(root)
+    tables = [rows(results, task) for task in results.tasks]
+    for table in tables:
+        out.print(_terminal_table(table, out.width))
+    if results.unreadable:
+        first, reason = next(iter(results.unreadable.items()))
+        say(out, f"{len(results.unreadable)} of the runs cannot be read, and are left out: {first}: {reason}")
+    page = _write_all(root, results, tables)
+    say(out, f"Report: {page}")
+    return page
+
+
+def _terminal_table(table: list[ContenderRow], width: int) -> Table:
+    """One task's table, with the columns that the window has room for; the page has all of them."""
+    task = table[0].task
+    head, *lines = grid(table)
+    return terminal_table(
+        head,
+        [lines],
+        width,
+        left=LEFT,
+        dispensable=[name for name in DISPENSABLE if name != f"test {task.metric}"],
+        title=Text(task.title, style="bold"),
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
 
 
 def report(root: Path) -> Path:
@@ -18,20 +85,22 @@ def report(root: Path) -> Path:
         The page's path.
     """
     results = read(root)
-    tables = [rows(results, task) for task in results.tasks]
+    return _write_all(root, results, [rows(results, task) for task in results.tasks])
+
+
+def _write_all(root: Path, results: Results, tables: list[list[ContenderRow]]) -> Path:
+    """Write all files of a report and return the page's path; figures and page each need a library of their own."""
     table = [row for part in tables for row in part]
-    written = {"table.csv": to_csv(table), "table.md": to_markdown(table), "table.tex": to_latex(table)}
     lacking = []
     try:
-        for name, content in written.items():
-            _write(root / name, content)
-        # each of the two needs a library of its own: what can be made is, before anything is said of the other
-        for make in (
+        for name, make in (("csv", to_csv), ("md", to_markdown), ("tex", to_latex)):
+            _write(root / f"table.{name}", make(table))
+        for draw in (
             lambda: figures(results, tables, root / "figures"),
             lambda: _write(root / "report.html", page(results, tables)),
         ):
             try:
-                make()
+                draw()
             except InputError as error:
                 lacking.append(str(error))
     except OSError as error:

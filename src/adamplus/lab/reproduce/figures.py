@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._present import GREY, GRID, draw_curve, draw_legend, drawing, new_figure, save, style
-from ..report import Record, curves
+from ..report import StoredRun, curves
 from .experiments import GROWTH, NAMES
 from .growth import growth
 from .stored_runs import Contestant, Stored
@@ -109,11 +109,11 @@ def _logarithmic(axes: "Axes") -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _shown(one: Contestant) -> list[Record]:
+def _shown(one: Contestant) -> list[StoredRun]:
     """Runs that have ended: those that have not would bend the end of a mean."""
     return [run for run in one.ended("finished", "diverged") if run.epochs]
 
 
-def _sums(stored: Stored) -> list[Record]:
+def _sums(stored: Stored) -> list[StoredRun]:
     runs = _shown(stored.contestants["adam-plus"]) if "adam-plus" in stored.contestants else []
     return [run for run in runs if all("norm_sum" in line for line in run.epochs)]

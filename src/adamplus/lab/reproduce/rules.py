@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from .._present import Summary, number, plus_minus, strictly_better, summarize, with_losses
-from ..report import Record
+from ..report import StoredRun
 from .experiments import NAMES
 from .growth import SLOW, Growth, growth
 from .stored_runs import Contestant, Stored
@@ -215,7 +215,7 @@ class Undecided:
         return Verdict("open", "")
 
 
-def _finished(stored: Stored) -> list[Record]:
+def _finished(stored: Stored) -> list[StoredRun]:
     one = stored.contestants.get("adam-plus")
     return one.ended("finished") if one is not None else []
 

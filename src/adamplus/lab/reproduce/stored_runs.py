@@ -11,7 +11,7 @@ from typing import Any
 from .._present import Summary, summarize
 from .._store import CorruptError, Store
 from ..errors import InputError
-from ..report import Record, read_run
+from ..report import StoredRun, read_run
 from .data_check import UNOFFICIAL, kept
 from .experiments import EXPERIMENTS, Experiment, Protocol
 
@@ -31,7 +31,7 @@ class Contestant:
 
     optimizer: str
     label: str
-    runs: list[Record]
+    runs: list[StoredRun]
     """One a seed, in their order."""
     tried: int
     """Settings that this is the best of."""
@@ -42,7 +42,7 @@ class Contestant:
     rest: tuple["Contestant", ...] = ()
     """With settings that are not the best."""
 
-    def ended(self, *statuses: str) -> list[Record]:
+    def ended(self, *statuses: str) -> list[StoredRun]:
         """Those that ended so."""
         return [run for run in self.runs if run.status in statuses]
 
@@ -141,7 +141,7 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
     """
     root = out / folder / experiment.name
     records, unreadable = _records(root)
-    found: dict[str, dict[str, dict[str, dict[int, Record]]]] = {}
+    found: dict[str, dict[str, dict[str, dict[int, StoredRun]]]] = {}
     searches: dict[str, list[dict[str, Any]]] = {}
     for record in sorted(records, key=_age):
         spec = record.spec
@@ -191,11 +191,11 @@ def _remarks(root: Path) -> tuple[str, Sequence[str]]:
         ) from error
 
 
-def _age(record: Record) -> tuple[bool, str]:
+def _age(record: StoredRun) -> tuple[bool, str]:
     return record.status in ENDED, str(record.settings.get("started", ""))
 
 
-def _records(root: Path) -> tuple[list[Record], list[str]]:
+def _records(root: Path) -> tuple[list[StoredRun], list[str]]:
     """Every run that can be read, and what is wrong with the others."""
     records, unreadable = [], []
     for run in Store(root).runs():
@@ -207,7 +207,7 @@ def _records(root: Path) -> tuple[list[Record], list[str]]:
     return records, unreadable
 
 
-def _place(experiment: Experiment, runs: list[Record]) -> float:
+def _place(experiment: Experiment, runs: list[StoredRun]) -> float:
     """Less is better: by validation data, where there is some, else by test data, as the paper seems to have chosen."""
     test = experiment.panels["test"].column
     columns = (test.replace("test_", "validation_"), test)

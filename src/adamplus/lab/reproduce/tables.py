@@ -6,7 +6,7 @@ from pathlib import Path
 from .._present import duration, listed, markdown_table
 from .._present import settings as settings_text
 from ..data import SETS
-from ..report import Record
+from ..report import StoredRun
 from .command import commands_of
 from .experiments import EXPERIMENTS, NAMES, Experiment
 from .rules import standing
@@ -141,16 +141,16 @@ def _unreadable(stored: Everything) -> Iterator[tuple[str, str, str]]:
             yield from ((folder, name, run) for run in one.unreadable)
 
 
-def _hardware(runs: Sequence[Record]) -> str:
+def _hardware(runs: Sequence[StoredRun]) -> str:
     return listed(sorted({str(run.settings.get("hardware", "unknown hardware")) for run in runs}))
 
 
-def _dates(runs: Sequence[Record]) -> str:
+def _dates(runs: Sequence[StoredRun]) -> str:
     days = sorted({str(run.settings.get("started", ""))[:10] for run in runs})
     return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
 
 
-def _versions(runs: Sequence[Record]) -> str:
+def _versions(runs: Sequence[StoredRun]) -> str:
     found = [run.settings.get("versions", {}) for run in runs]
     names = dict.fromkeys(name for versions in found for name in versions)
     said = [f"{name} {listed(sorted({str(v[name]) for v in found if name in v}))}" for name in names]
@@ -161,6 +161,6 @@ def _versions(runs: Sequence[Record]) -> str:
     return ", ".join(said)
 
 
-def _commit(run: Record) -> str:
+def _commit(run: StoredRun) -> str:
     git = run.settings.get("git") or {}
     return f"{git['commit'][:10]}{' with changes' if git.get('dirty') else ''}" if git.get("commit") else ""
