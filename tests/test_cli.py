@@ -11,16 +11,15 @@ import pytest
 from typer.testing import CliRunner
 
 from adamplus.cli import app
-from adamplus.lab.bench import copy as _copy
-from adamplus.lab.bench import run as _run
-from adamplus.lab.bench import shapes
-from adamplus.lab.bench.contestants import CONTESTANTS
+from adamplus.lab.bench import measure, shapes
+from adamplus.lab.bench import run as commands
+from adamplus.lab.bench.contenders import CONTENDERS
 from adamplus.lab.bench.table import COLUMNS
 
 
 @pytest.fixture(autouse=True)
 def _small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_copy.LARGE, "cpu", 1 << 20)
+    monkeypatch.setitem(measure.COPIED, "cpu", 1 << 20)
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def test_bench_step_measures_every_optimizer_and_writes_every_column(tmp_path: P
     # 28 bytes a parameter at the speed of the copy
     assert model["floor_ms"] == pytest.approx(1e3 * 28 * 200 / (report["copy_gb_per_s"] * 1e9))
     rows = {row["optimizer"]: row for row in model["rows"]}
-    assert set(rows) | set(model["absent"]) == {contestant.label for contestant in CONTESTANTS.values()}
+    assert set(rows) | set(model["absent"]) == {contender.label for contender in CONTENDERS.values()}
     for name, row in rows.items():
         assert row["eager_quartiles_ms"][0] <= row["eager_ms"] <= row["eager_quartiles_ms"][1]
         assert row["over_floor"] == pytest.approx(row["eager_ms"] / model["floor_ms"])
@@ -108,14 +107,16 @@ def test_bench_scale_draws_and_writes(tmp_path: Path):
 @pytest.mark.usefixtures("tiny")
 def test_bad_input_is_told_what_to_do(tmp_path: Path):
     step = ("bench", "step", "--device", "cpu")
-    assert "there is no model 'alexnet'; there are resnet18, many-small" in refused(*step, "--model", "alexnet")
-    assert "there is no optimizer 'adam'; there are adamplus-fused" in refused(*step, "--optimizer", "adam")
-    assert "there are float32, bfloat16" in refused(*step, "--model", "tiny", "--dtype", "float8")
-    assert "use --rounds 3 or more" in refused(*step, "--model", "tiny", "--rounds", 1)
-    assert "make it first" in refused(*step, "--model", "tiny", "--json", tmp_path / "nowhere" / "step.json")
+    assert "unknown model 'alexnet': choose from resnet18, many-small" in refused(*step, "--model", "alexnet")
+    assert "unknown optimizer 'adam': choose from adamplus-fused" in refused(*step, "--optimizer", "adam")
+    assert "unknown dtype 'float8': choose from float32, bfloat16" in refused(
+        *step, "--model", "tiny", "--dtype", "float8"
+    )
+    assert "--rounds must be at least 3, got 1" in refused(*step, "--model", "tiny", "--rounds", 1)
+    assert "create it first" in refused(*step, "--model", "tiny", "--json", tmp_path / "nowhere" / "step.json")
     assert "there are cpu and cuda (or cuda:1, …)" in refused("bench", "step", "--device", "abacus")
     assert "there are cpu and cuda (or cuda:1, …)" in refused("bench", "step", "--device", "meta")
-    assert "lists grow from 1,000,000" in refused("bench", "scale", "--max-parameters", 10)
+    assert "--max-parameters must be at least 1,000,000" in refused("bench", "scale", "--max-parameters", 10)
     assert ".png, .svg, .pdf" in refused("bench", "scale", "--figure", tmp_path / "scale.doc")
     nonsense = tmp_path / "nonsense.json"
     nonsense.write_text('{"kind": "step"}')
@@ -123,15 +124,15 @@ def test_bad_input_is_told_what_to_do(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("tiny")
-def test_who_is_stopped_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    compare = _run.compare
+def test_a_bench_that_is_stopped_keeps_the_lists_that_were_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    compare = commands.compare
 
     def stopped_at_the_second(name: str, *rest: Any) -> Any:
         if name == "many-small":
             raise KeyboardInterrupt
         return compare(name, *rest)
 
-    monkeypatch.setattr(_run, "compare", stopped_at_the_second)
+    monkeypatch.setattr(commands, "compare", stopped_at_the_second)
     file = tmp_path / "step.json"
     chosen = ("--model", "tiny", "--model", "many-small", "--optimizer", "adam-fused", "--rounds", "3")
     assert CliRunner().invoke(app, ["bench", "step", "--device", "cpu", *chosen, "--json", str(file)]).exit_code != 0
@@ -141,21 +142,11 @@ def test_who_is_stopped_keeps_what_was_measured(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.usefixtures("tiny")
 def test_a_step_report_has_no_figure(tmp_path: Path):
     file = tmp_path / "step.json"
-    run(
-        "bench",
-        "step",
-        "--model",
-        "tiny",
-        "--optimizer",
-        "adam-fused",
-        "--rounds",
-        3,
-        "--device",
-        "cpu",
-        "--json",
-        file,
+    chosen = ("--model", "tiny", "--optimizer", "adam-fused", "--rounds", 3, "--device", "cpu")
+    run("bench", "step", *chosen, "--json", file)
+    assert "only reports of `bench scale` have a figure, and this one is of `bench step`" in refused(
+        "bench", "show", file, "--figure", tmp_path / "step.png"
     )
-    assert "of `adamplus bench scale`" in refused("bench", "show", file, "--figure", tmp_path / "step.png")
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich", "matplotlib"])

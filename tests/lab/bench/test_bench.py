@@ -1,4 +1,4 @@
-"""What `adamplus bench` measures, against what is known."""
+"""What `adamplus bench` measures, against known sizes, times and memory."""
 
 import dataclasses
 import json
@@ -17,15 +17,12 @@ from rich.table import Table
 from torch import nn
 
 from adamplus.lab import device as devices
-from adamplus.lab.bench import InputError, Measured, Report, Row, load, markdown, save
-from adamplus.lab.bench import compare as compare
-from adamplus.lab.bench import copy as _copy
-from adamplus.lab.bench.contestants import ADAM, ADAM_PLUS, CONTESTANTS, MOMENTUM, UnavailableError, moved_bytes
-from adamplus.lab.bench.memory import peak, state_bytes
+from adamplus.lab.bench import BenchReport, InputError, ModelCosts, StepCost, compare, load, markdown, measure, save
+from adamplus.lab.bench.contenders import ADAM, ADAM_PLUS, CONTENDERS, MOMENTUM, UnavailableError, moved_bytes
+from adamplus.lab.bench.measure import Times, call_time, eager, peak, state_bytes
 from adamplus.lab.bench.report import check_writable
 from adamplus.lab.bench.shapes import MODELS, equal_tensors, gpt_blocks, parameters
 from adamplus.lab.bench.table import COLUMNS, table
-from adamplus.lab.bench.time import Times, eager, stretch
 
 CPU = torch.device("cpu")
 
@@ -45,19 +42,19 @@ def test_models_have_their_published_sizes(model: str, tensors: int, count: int)
 
 
 @pytest.mark.parametrize("count", [10**6, 3 * 10**7, 10**10])
-def test_lists_of_layers_are_as_long_as_asked(count: int):
+def test_lists_of_layers_have_the_requested_number_of_parameters(count: int):
     # the layers are matrices of 12 d² and vectors of 13 d, and d is a whole number: a few per cent at 1 M
     assert parameters(gpt_blocks(count)) == pytest.approx(count, rel=0.03)
     assert parameters(equal_tensors(count, 300)) == pytest.approx(count, rel=0.001)
 
 
-def test_a_step_must_move_these_bytes():
+def test_bytes_that_a_step_must_move():
     assert [moved_bytes(moves, 1, torch.float32) for moves in (ADAM_PLUS, ADAM, MOMENTUM)] == [28, 28, 20]
     assert [moved_bytes(moves, 1, torch.bfloat16) for moves in (ADAM_PLUS, ADAM, MOMENTUM)] == [20, 14, 10]
 
 
 class Wasteful(torch.optim.Optimizer):
-    """Keeps 2 buffers; of 3 temporaries, 2 live at once."""
+    """An optimizer with 2 buffers and 3 temporaries, 2 of which live at the same time."""
 
     def __init__(self, params: list[nn.Parameter]) -> None:
         super().__init__(params, {})
@@ -75,17 +72,17 @@ class Wasteful(torch.optim.Optimizer):
             del second, third
 
 
-def test_peak_memory_is_what_lives_at_once():
+def test_peak_memory_counts_what_is_allocated_at_the_same_time():
     size = 4 << 16
     params = [nn.Parameter(torch.zeros(1 << 16)) for _ in range(3)]
-    contestant = compare.Contestant("wasteful", "wasteful", lambda ps: [Wasteful(ps)], None)
-    alone = compare.measure_alone(contestant, params, rounds=3)
+    contender = compare.BenchContender("wasteful", "wasteful", lambda ps: [Wasteful(ps)], None)
+    alone = compare.measure_alone(contender, params, rounds=3)
     assert alone.state == 2 * 3 * size
     assert alone.extra == 2 * size
     assert (alone.captured, alone.not_captured) == (None, "a CPU has no graphs to capture")
 
 
-def test_peak_memory_forgets_what_was_given_back():
+def test_peak_memory_does_not_count_released_memory():
     def one_after_another() -> None:
         for _ in range(5):
             torch.ones(1 << 16)
@@ -93,12 +90,12 @@ def test_peak_memory_forgets_what_was_given_back():
     assert peak(one_after_another, CPU) == 4 << 16
 
 
-def test_foreach_adam_holds_temporaries_and_adam_plus_none():
+def test_foreach_adam_holds_temporaries_and_adam_plus_holds_none():
     params = [nn.Parameter(torch.zeros(1 << 16)) for _ in range(2)]
     for p in params:
         p.grad = torch.ones_like(p)
     extra = {
-        key: compare.measure_alone(CONTESTANTS[key], params, 3).extra for key in ("adam-foreach", "adamplus-foreach")
+        key: compare.measure_alone(CONTENDERS[key], params, 3).extra for key in ("adam-foreach", "adamplus-foreach")
     }
     assert extra["adam-foreach"] >= 2 * (4 << 16)
     assert extra["adamplus-foreach"] <= 4096  # norms and scalars
@@ -131,23 +128,23 @@ def test_eager_steps_are_timed_in_turn_on_new_gradients():
     assert all(t.quartiles[0] <= t.median <= t.quartiles[1] for t in times.values())
 
 
-def test_a_stretch_is_timed_a_call():
-    assert 5 <= stretch(lambda: time.sleep(0.005), 3, CPU) < 15  # all three together would be 15
+def test_time_is_measured_per_call():
+    assert 5 <= call_time(lambda: time.sleep(0.005), 3, CPU) < 15  # all three together would be 15
 
 
-def test_a_copy_reads_and_writes(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(_copy.LARGE, "cpu", 1 << 20)
-    monkeypatch.setattr(_copy, "stretch", lambda *_: 1.0)  # ms
-    assert _copy.copy_bandwidth(CPU) == 2 * (1 << 20) * 1000
+def test_a_copy_counts_bytes_read_and_written(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(measure.COPIED, "cpu", 1 << 20)
+    monkeypatch.setattr(measure, "call_time", lambda *_: 1.0)  # ms
+    assert measure.copy_bandwidth(CPU) == 2 * (1 << 20) * 1000
 
 
-def test_there_is_one_cpu_and_what_is_no_device_is_refused():
+def test_cpu_0_is_the_cpu_and_unknown_devices_are_refused():
     assert devices.choose("cpu:0") == devices.choose("cpu") == CPU
     with pytest.raises(InputError, match=r"device 'tpu': there are cpu and cuda \(or cuda:1, …\)"):
         devices.choose("tpu")
 
 
-def test_contestants_share_the_device_as_far_as_there_is_room():
+def test_contenders_share_the_device_as_far_as_their_states_fit():
     alone = {
         name: compare.Alone(state, extra, None, None) for name, state, extra in [("a", 4, 1), ("b", 4, 3), ("c", 4, 0)]
     }
@@ -159,41 +156,41 @@ def test_contestants_share_the_device_as_far_as_there_is_room():
 
 def test_muon_takes_matrices_and_leaves_the_rest_to_adamw():
     params = [nn.Parameter(torch.zeros(shape)) for shape in [(4, 4), (4,), (2, 2, 3, 3)]]
-    muon, adamw = CONTESTANTS["muon"].build(params)
+    muon, adamw = CONTENDERS["muon"].build(params)
     assert muon.param_groups[0]["params"] == params[:1]
     assert [p.ndim for p in adamw.param_groups[0]["params"]] == [1, 4]
-    assert len(CONTESTANTS["muon"].build(params[:1])) == 1
+    assert len(CONTENDERS["muon"].build(params[:1])) == 1
     with pytest.raises(UnavailableError, match="there are none"):
-        CONTESTANTS["muon"].build(params[1:])
+        CONTENDERS["muon"].build(params[1:])
 
 
-def test_who_is_not_installed_is_absent_and_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch):
+def test_optimizers_that_are_not_installed_are_absent_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "schedulefree", None)
     monkeypatch.delattr(torch.optim, "Muon")
-    chosen = [CONTESTANTS[key] for key in ("adam-fused", "schedulefree", "muon")]
+    chosen = [CONTENDERS[key] for key in ("adam-fused", "schedulefree", "muon")]
     ticks: list[int] = []
-    measured = compare.compare("x", [(3, 3)], chosen, compare.Bench(CPU, torch.float32, 3, 1e9), ticks.append)
+    measured = compare.compare("x", [(3, 3)], chosen, compare.Conditions(CPU, torch.float32, 3, 1e9), ticks.append)
     assert [row.optimizer for row in measured.rows] == ["Adam fused"]
     assert measured.absent["schedule-free AdamW"] == "not installed (pip install schedulefree)"
     assert "2.9 and later" in measured.absent["Muon + AdamW fused"]
     assert sum(ticks) == compare.ticks(chosen, 3)
 
 
-def test_who_runs_out_of_memory_is_absent(monkeypatch: pytest.MonkeyPatch):
+def test_optimizers_that_run_out_of_memory_are_absent(monkeypatch: pytest.MonkeyPatch):
     def too_much(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate a lot\nand more")
 
-    bench = compare.Bench(CPU, torch.float32, 3, 1e9)
+    conditions = compare.Conditions(CPU, torch.float32, 3, 1e9)
     monkeypatch.setattr(compare, "side_by_side", too_much)
-    assert compare.compare("x", [(3,)], [CONTESTANTS["adam-fused"]], bench, lambda _: None).absent == {
+    assert compare.compare("x", [(3,)], [CONTENDERS["adam-fused"]], conditions, lambda _: None).absent == {
         "Adam fused": "out of memory"
     }
     monkeypatch.setattr(compare, "measure_alone", too_much)
-    assert compare.compare("x", [(3,)], [CONTESTANTS["adam-fused"]], bench, lambda _: None).rows == []
+    assert compare.compare("x", [(3,)], [CONTENDERS["adam-fused"]], conditions, lambda _: None).rows == []
 
 
-def test_the_first_error_is_the_reason():
-    """A capture that breaks complains once more when it ends."""
+def test_the_reason_is_the_first_error_of_a_chain():
+    """A capture that fails raises another error when it ends."""
 
     def capture() -> None:
         try:
@@ -207,29 +204,29 @@ def test_the_first_error_is_the_reason():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs")
-@pytest.mark.parametrize("key", CONTESTANTS)
-def test_on_cuda_every_step_is_captured_that_may_be(key: str):
+@pytest.mark.parametrize("key", CONTENDERS)
+def test_on_cuda_every_step_that_can_be_captured_is_captured(key: str):
     params = [nn.Parameter(torch.zeros(shape, device="cuda")) for shape in [(64, 64), (64,), (8, 3, 3, 3)]]
     for p in params:
         p.grad = torch.ones_like(p)
     try:
-        alone = compare.measure_alone(CONTESTANTS[key], params, 3)
+        alone = compare.measure_alone(CONTENDERS[key], params, 3)
     except UnavailableError as error:
         pytest.skip(str(error))
-    assert alone.not_captured == CONTESTANTS[key].no_capture
+    assert alone.not_captured == CONTENDERS[key].no_capture
     assert (alone.captured is None) is (alone.not_captured is not None)
     assert alone.state >= 4 * sum(p.numel() for p in params)
 
 
-def test_a_model_without_room_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch):
+def test_a_model_that_does_not_fit_is_refused_before_it_is_allocated(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(compare, "room", lambda _: 2**30)
-    with pytest.raises(
-        InputError, match=r"1,315,723,264 parameters and needs about 24.5 GiB on cpu, and there are 1.0"
-    ):
-        compare.compare("gpt-1.3b", MODELS["gpt-1.3b"](), [], compare.Bench(CPU, torch.float32, 3, 1e9), lambda _: None)
+    with pytest.raises(InputError, match=r"1,315,723,264 parameters and needs about 24.5 GiB on cpu, which has 1.0"):
+        compare.compare(
+            "gpt-1.3b", MODELS["gpt-1.3b"](), [], compare.Conditions(CPU, torch.float32, 3, 1e9), lambda _: None
+        )
 
 
-def test_cuda_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_a_cuda_device_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert devices.choose(None) == CPU
     with pytest.raises(InputError, match="use --device cpu"):
@@ -240,26 +237,26 @@ def test_cuda_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch):
         devices.choose("cuda:1")
 
 
-def example() -> Report:
-    bench = compare.Bench(CPU, torch.float32, 3, 1e12)
+def example() -> BenchReport:
+    conditions = compare.Conditions(CPU, torch.float32, 3, 1e12)
     alone = compare.Alone(4000, 3 << 20, Times(0.05, [0.04, 0.06]), None)
     rows = [
-        compare.row(CONTESTANTS["adamplus-fused"], 1000, alone, Times(0.14, [0.1, 0.2]), 2.8e-5, bench),
-        compare.row(
-            CONTESTANTS["muon"],
+        compare.step_cost(CONTENDERS["adamplus-fused"], 1000, alone, Times(0.14, [0.1, 0.2]), 2.8e-5, conditions),
+        compare.step_cost(
+            CONTENDERS["muon"],
             1000,
             alone._replace(captured=None, not_captured="why"),
             Times(12.345, [12, 13]),
             1,
-            bench,
+            conditions,
         ),
     ]
-    measured = Measured("tiny", 2, 1000, 2.8e-5, rows, {"Adam fused": "a reason"})
+    measured = ModelCosts("tiny", 2, 1000, 2.8e-5, rows, {"Adam fused": "a reason"})
     certificate = {"command": "adamplus bench step", "hardware": "an abacus", "date": "2026-01-02", "torch": "2.13.0"}
-    return Report("step", certificate, 1000.0, [measured, Measured("none", 1, 5, 1.0, [], {})])
+    return BenchReport("step", certificate, 1000.0, [measured, ModelCosts("none", 1, 5, 1.0, [], {})])
 
 
-def test_a_report_comes_back_from_its_file(tmp_path: Path):
+def test_a_report_is_the_same_after_saving_and_loading(tmp_path: Path):
     save(example(), tmp_path / "report.json")
     again = load(tmp_path / "report.json")
     assert again == example()
@@ -274,7 +271,7 @@ def test_a_report_comes_back_from_its_file(tmp_path: Path):
         (160, set[str]()),
     ],
 )
-def test_a_table_leaves_columns_out_rather_than_cut_them(width: int, left_out: set[str]):
+def test_a_narrow_table_leaves_columns_out_and_cuts_none(width: int, left_out: set[str]):
     report = load(Path(__file__).parents[3] / "results" / "step" / "h200.json")
     made = table(report, width)
     assert headings(made) == [name for name in COLUMNS if name not in left_out]
@@ -295,7 +292,7 @@ def test_a_table_leaves_columns_out_rather_than_cut_them(width: int, left_out: s
         lambda data: data["models"][0]["rows"][0].pop("state_bytes"),
     ],
 )
-def test_a_report_that_cannot_be_shown_is_refused_when_it_is_read(spoil: Callable[[Any], object], tmp_path: Path):
+def test_a_report_with_missing_or_wrong_content_is_refused_on_loading(spoil: Callable[[Any], object], tmp_path: Path):
     save(example(), tmp_path / "report.json")
     data = json.loads((tmp_path / "report.json").read_text())
     spoil(data)
@@ -304,7 +301,7 @@ def test_a_report_that_cannot_be_shown_is_refused_when_it_is_read(spoil: Callabl
         load(tmp_path / "report.json")
 
 
-def test_a_table_has_no_column_that_says_nothing():
+def test_a_table_has_no_column_of_dashes_alone():
     report = load(Path(__file__).parents[3] / "results" / "step" / "cpu.json")
     assert headings(table(report, 160)) == [name for name in COLUMNS if "captured" not in name]
     assert headings(table(dataclasses.replace(report, models=[]), 160)) == list(COLUMNS)
@@ -314,7 +311,7 @@ def headings(made: Table) -> list[str]:
     return [str(column.header).replace(",\n", ", ").replace("\n", " ") for column in made.columns]
 
 
-def test_markdown_has_a_cell_for_every_column_and_dashes_for_what_is_not_there():
+def test_markdown_has_every_column_and_dashes_for_missing_numbers():
     lines = markdown(example()).splitlines()
     table = [line for line in lines if line.startswith("|")]
     assert {line.count("|") for line in table} == {12}
@@ -330,15 +327,17 @@ def test_markdown_has_a_cell_for_every_column_and_dashes_for_what_is_not_there()
     assert "Noisy: the quartiles of 1 of 2 eager times" in text  # 0.1 to 0.2 around 0.14, and 12 to 13 around 12.3
 
 
-def test_rows_know_their_share_of_a_copy():
+def test_the_share_of_a_copy_is_bandwidth_over_bandwidth():
     alone = compare.Alone(0, 0, None, "why")
-    bench = compare.Bench(CPU, torch.float32, 3, 100e9)
-    row: Row = compare.row(CONTESTANTS["sgd-fused"], 10**9, alone, Times(400.0, [400.0, 400.0]), 280.0, bench)
+    conditions = compare.Conditions(CPU, torch.float32, 3, 100e9)
+    row: StepCost = compare.step_cost(
+        CONTENDERS["sgd-fused"], 10**9, alone, Times(400.0, [400.0, 400.0]), 280.0, conditions
+    )
     assert (row.moved_bytes, row.gb_per_s, row.copy_share) == (20 * 10**9, 50.0, 0.5)
     assert row.over_floor == pytest.approx(400 / 280)
 
 
-def test_what_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_files_that_cannot_be_written_are_refused_before_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     check_writable(tmp_path / "new.json")
     with pytest.raises(InputError, match="cannot be written to: pass another file"):
         check_writable(tmp_path)

@@ -1,9 +1,18 @@
-"""Time, memory and bandwidth of an optimizer's step: what `adamplus bench` runs."""
+"""Benchmarks of an optimizer's step: time, memory and bandwidth, as `adamplus bench` measures them."""
 
-from .report import InputError, Measured, Report, Row, load, save
-from .scale import scale
-from .show import show
-from .step import step
+from .report import BenchReport, InputError, ModelCosts, StepCost, load, save
+from .run import scale, show, step
 from .table import markdown
 
-__all__ = ["InputError", "Measured", "Report", "Row", "load", "markdown", "save", "scale", "show", "step"]
+__all__ = [
+    "BenchReport",
+    "InputError",
+    "ModelCosts",
+    "StepCost",
+    "load",
+    "markdown",
+    "save",
+    "scale",
+    "show",
+    "step",
+]

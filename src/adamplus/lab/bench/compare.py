@@ -1,4 +1,4 @@
-"""All contestants on one list of tensors: each alone for memory and captured time, then in turn for eager time."""
+"""All contenders on one list of tensors: each alone for memory and captured time, then in turn for eager time."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,18 +9,17 @@ from torch import nn
 from torch.optim import Optimizer
 
 from ..device import release, room
-from .contestants import ADAM_PLUS, BASELINE, CONTESTANTS, Contestant, UnavailableError, moved_bytes
-from .memory import peak, state_bytes
-from .report import InputError, Measured, Row
+from .contenders import ADAM_PLUS, BASELINE, CONTENDERS, BenchContender, UnavailableError, moved_bytes
+from .measure import WARM_UP, Times, captured, eager, give_gradients, peak, state_bytes
+from .report import InputError, ModelCosts, StepCost
 from .shapes import Shapes, parameters
-from .time import WARM_UP, Times, captured, eager, give_gradients
 
 Tick = Callable[[int], object]
 Params = list[nn.Parameter]
 
 
 class Alone(NamedTuple):
-    """What was measured of a contestant that had the device for itself."""
+    """Measurements of a contender that had the device for itself."""
 
     state: int
     extra: int
@@ -28,79 +27,83 @@ class Alone(NamedTuple):
     not_captured: str | None
 
 
-class Bench(NamedTuple):
-    """Where and how things are measured."""
+class Conditions(NamedTuple):
+    """Device, precision and number of rounds of all measurements."""
 
     device: torch.device
     dtype: torch.dtype
     rounds: int
     copy_bandwidth: float
-    """Bytes a second."""
+    """Bytes per second."""
 
 
-def ticks(contestants: Sequence[Contestant], rounds: int) -> int:
-    """How often `compare` will tick."""
-    return len(contestants) * (1 + WARM_UP + rounds)
+def ticks(contenders: Sequence[BenchContender], rounds: int) -> int:
+    """How often `compare` ticks in all."""
+    return len(contenders) * (1 + WARM_UP + rounds)
 
 
-def compare(model: str, shapes: Shapes, contestants: Sequence[Contestant], bench: Bench, tick: Tick) -> Measured:
-    """Measure the contestants on parameters of these shapes."""
-    device, count = bench.device, parameters(shapes)
+def compare(
+    model: str, shapes: Shapes, contenders: Sequence[BenchContender], conditions: Conditions, tick: Tick
+) -> ModelCosts:
+    """Measure the contenders on parameters of these shapes."""
+    device, count = conditions.device, parameters(shapes)
     release(device)
-    refuse_what_cannot_fit(model, count, bench)
-    params = [nn.Parameter(torch.empty(s, device=device, dtype=bench.dtype).normal_(std=0.02)) for s in shapes]
+    refuse_what_cannot_fit(model, count, conditions)
+    params = [nn.Parameter(torch.empty(s, device=device, dtype=conditions.dtype).normal_(std=0.02)) for s in shapes]
     give_gradients(params)
     alone: dict[str, Alone] = {}
     absent: dict[str, str] = {}
-    for contestant in contestants:
+    for contender in contenders:
         try:
-            alone[contestant.key] = measure_alone(contestant, params, bench.rounds)
-        except (
-            UnavailableError,
-            RuntimeError,
-        ) as error:  # out of memory is a RuntimeError, and Adam⁺ refused on a CPU, too
-            absent[contestant.label] = reason(error)
-            tick(WARM_UP + bench.rounds)
+            alone[contender.key] = measure_alone(contender, params, conditions.rounds)
+        except (UnavailableError, RuntimeError) as error:  # RuntimeError: out of memory, or fused refused on a CPU
+            absent[contender.label] = reason(error)
+            tick(WARM_UP + conditions.rounds)
         release(device)
         tick(1)
     times: dict[str, Times] = {}
     for batch in batches(alone, int(0.85 * room(device))):  # the rest is for the allocator's gaps
         try:
-            times |= side_by_side(batch, params, bench.rounds, lambda: tick(1))
+            times |= side_by_side(batch, params, conditions.rounds, lambda: tick(1))
         except torch.OutOfMemoryError as error:
-            absent |= {CONTESTANTS[key].label: reason(error) for key in batch}
+            absent |= {CONTENDERS[key].label: reason(error) for key in batch}
         release(device)
-    floor_ms = 1e3 * moved_bytes(ADAM_PLUS, count, bench.dtype) / bench.copy_bandwidth
-    rows = {key: row(CONTESTANTS[key], count, alone[key], times[key], floor_ms, bench) for key in alone if key in times}
-    if (base := rows.get(BASELINE)) is not None:
-        for own in rows.values():
+    floor_ms = 1e3 * moved_bytes(ADAM_PLUS, count, conditions.dtype) / conditions.copy_bandwidth
+    costs = {
+        key: step_cost(CONTENDERS[key], count, alone[key], times[key], floor_ms, conditions)
+        for key in alone
+        if key in times
+    }
+    if (base := costs.get(BASELINE)) is not None:
+        for own in costs.values():
             own.eager_over_adam = own.eager_ms / base.eager_ms
             if own.captured_ms is not None and base.captured_ms is not None:
                 own.captured_over_adam = own.captured_ms / base.captured_ms
-    return Measured(model, len(shapes), count, floor_ms, list(rows.values()), absent)
+    return ModelCosts(model, len(shapes), count, floor_ms, list(costs.values()), absent)
 
 
-def refuse_what_cannot_fit(model: str, count: int, bench: Bench) -> None:
-    """Raise where not even one optimizer would have room; a CPU kills whoever tries."""
-    # Parameters, gradients and one buffer; Adam's second and what a step allocates, where that cannot be caught.
-    buffers = 3 if bench.device.type == "cuda" else 5
-    need, there = buffers * count * bench.dtype.itemsize, room(bench.device)
+def refuse_what_cannot_fit(model: str, count: int, conditions: Conditions) -> None:
+    """Raise InputError if not even one optimizer has room: on a CPU, the system would kill the process."""
+    # Parameters, gradients and one buffer; on a CPU, where running out of memory cannot be caught, also Adam's second
+    # buffer and the temporaries of a step.
+    buffers = 3 if conditions.device.type == "cuda" else 5
+    need, there = buffers * count * conditions.dtype.itemsize, room(conditions.device)
     if need > there:
         raise InputError(
-            f"{model} has {count:,} parameters and needs about {need / 2**30:.1f} GiB on {bench.device}, "
-            f"and there are {there / 2**30:.1f}: choose smaller ones with --model or --max-parameters"
+            f"{model} has {count:,} parameters and needs about {need / 2**30:.1f} GiB on {conditions.device}, "
+            f"which has {there / 2**30:.1f}: choose smaller lists with --model or --max-parameters"
         )
 
 
-def measure_alone(contestant: Contestant, params: Params, rounds: int) -> Alone:
-    """Memory of the first two steps, the one that makes state and one that has it; then the captured step."""
+def measure_alone(contender: BenchContender, params: Params, rounds: int) -> Alone:
+    """Measure the memory of the first two steps, of which the first makes state, and the time of a captured step."""
     device = params[0].device
     optimizers: list[Optimizer] = []
 
     def two_steps() -> None:
-        optimizers.extend(contestant.build(params))
+        optimizers.extend(contender.build(params))
         for _ in range(2):
-            together(optimizers)
+            step_all(optimizers)
 
     most = peak(two_steps, device)
     state, extra = state_bytes(optimizers), max(0, most - state_bytes(optimizers, device))
@@ -108,17 +111,17 @@ def measure_alone(contestant: Contestant, params: Params, rounds: int) -> Alone:
     release(device)
     if device.type != "cuda":
         return Alone(state, extra, None, "a CPU has no graphs to capture")
-    if contestant.no_capture is not None:
-        return Alone(state, extra, None, contestant.no_capture)
+    if contender.no_capture is not None:
+        return Alone(state, extra, None, contender.no_capture)
     try:
-        optimizers.extend(contestant.build(params, **contestant.capture))
-        return Alone(state, extra, captured(lambda: together(optimizers), params, rounds), None)
+        optimizers.extend(contender.build(params, **contender.capture))
+        return Alone(state, extra, captured(lambda: step_all(optimizers), params, rounds), None)
     except RuntimeError as error:
         return Alone(state, extra, None, reason(error))
 
 
 def batches(alone: dict[str, Alone], there: int) -> list[list[str]]:
-    """Contestants whose states have room beside each other, in order; all in one, unless the model is large."""
+    """Contenders in order, in batches whose states fit into the device together: one batch, unless models are large."""
     found: list[list[str]] = []
     for key in alone:
         with_it = [alone[other] for other in (*found[-1], key)] if found else []
@@ -130,24 +133,26 @@ def batches(alone: dict[str, Alone], there: int) -> list[list[str]]:
 
 
 def side_by_side(keys: Sequence[str], params: Params, rounds: int, tick: Callable[[], object]) -> dict[str, Times]:
-    """Eager times of contestants that have room beside each other."""
-    built = {key: CONTESTANTS[key].build(params) for key in keys}
-    steps = {key: partial(together, own) for key, own in built.items()}
+    """Eager times of contenders that fit into the device together."""
+    built = {key: CONTENDERS[key].build(params) for key in keys}
+    steps = {key: partial(step_all, own) for key, own in built.items()}
     return eager(steps, params, rounds, tick)
 
 
-def together(optimizers: Sequence[Optimizer]) -> None:
-    """One step of each."""
+def step_all(optimizers: Sequence[Optimizer]) -> None:
+    """Take one step of each optimizer."""
     for optimizer in optimizers:
         optimizer.step()
 
 
-def row(contestant: Contestant, count: int, alone: Alone, times: Times, floor_ms: float, bench: Bench) -> Row:
-    """What the table says of a contestant, but for the ratios."""
-    moved = None if contestant.moves is None else moved_bytes(contestant.moves, count, bench.dtype)
+def step_cost(
+    contender: BenchContender, count: int, alone: Alone, times: Times, floor_ms: float, conditions: Conditions
+) -> StepCost:
+    """The measurements of a contender as a report stores them, without the ratios to the baseline."""
+    moved = None if contender.moves is None else moved_bytes(contender.moves, count, conditions.dtype)
     best = min(times.median, alone.captured.median) if alone.captured is not None else times.median
-    return Row(
-        optimizer=contestant.label,
+    return StepCost(
+        optimizer=contender.label,
         eager_ms=times.median,
         eager_quartiles_ms=times.quartiles,
         captured_ms=None if alone.captured is None else alone.captured.median,
@@ -157,13 +162,13 @@ def row(contestant: Contestant, count: int, alone: Alone, times: Times, floor_ms
         extra_bytes=alone.extra,
         moved_bytes=moved,
         gb_per_s=None if moved is None else moved / best / 1e6,
-        copy_share=None if moved is None else 1e3 * moved / best / bench.copy_bandwidth,
+        copy_share=None if moved is None else 1e3 * moved / best / conditions.copy_bandwidth,
         over_floor=best / floor_ms,
     )
 
 
 def reason(error: BaseException) -> str:
-    """The first line of what went wrong first, which is what a table has room for."""
-    if error.__context__ is not None and not error.__suppress_context__:  # the end of a broken capture complains, too
+    """The first line of the first error in a chain, which a table has room for."""
+    if error.__context__ is not None and not error.__suppress_context__:  # ending a broken capture raises another error
         return reason(error.__context__)
     return "out of memory" if isinstance(error, torch.OutOfMemoryError) else str(error).splitlines()[0]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._present import COLOURS, GREY, count, tidy
-from .report import InputError, Measured, Report
+from .report import BenchReport, InputError, ModelCosts
 
 if TYPE_CHECKING:
     from matplotlib.lines import Line2D
@@ -14,29 +14,29 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def check_drawable(path: Path | None) -> None:
-    """Refuse an ending that is no format, before anything is measured."""
+    """Raise InputError if the ending is no format, before anything is measured."""
     if path is not None and path.suffix not in FORMATS:
-        raise InputError(f"{path}: the ending says the format of a figure, and there are {', '.join(FORMATS)}")
+        raise InputError(f"{path}: a figure's ending must be one of {', '.join(FORMATS)}")
 
 
-def draw(report: Report, path: Path) -> None:
-    """Draw the report into a file whose ending says the format."""
+def draw(report: BenchReport, path: Path) -> None:
+    """Draw the report of `bench scale` into a file whose ending sets the format."""
     from matplotlib.figure import Figure
 
     check_drawable(path)
     by_parameters = [m for m in report.models if m.model == BY_PARAMETERS]
     by_tensors = [m for m in report.models if m.model == BY_TENSORS]
     if not (by_parameters and by_tensors):
-        raise InputError(f"a figure is drawn of `adamplus bench scale`, and this report is of `bench {report.kind}`")
+        raise InputError(f"only reports of `bench scale` have a figure, and this one is of `bench {report.kind}`")
     figure = Figure(figsize=(11, 4.6), layout="constrained")
-    names = list(dict.fromkeys(row.optimizer for measured in report.models for row in measured.rows))
+    names = list(dict.fromkeys(row.optimizer for model in report.models for row in model.rows))
     colours: dict[str, str] = dict(zip(names, COLOURS, strict=False))
     left, right = figure.subplots(1, 2, sharey=True)
     panel(left, by_parameters, [m.parameters for m in by_parameters], colours)
     panel(right, by_tensors, [m.tensors for m in by_tensors], colours)
     left.set(xlabel="parameters, in layers of a GPT-2", ylabel="time of one step, ms")
     right.set(xlabel=f"tensors, of {count(by_tensors[0].parameters)} parameters together")
-    captured = any(row.captured_ms is not None for measured in report.models for row in measured.rows)
+    captured = any(row.captured_ms is not None for model in report.models for row in model.rows)
     left.legend(handles=legend(colours, captured), frameon=False, loc="upper left", fontsize=9)
     born = report.certificate
     figure.suptitle(
@@ -49,15 +49,15 @@ def draw(report: Report, path: Path) -> None:
     figure.savefig(path, dpi=160)
 
 
-def panel(axes: Any, lists: list[Measured], x: list[int], colours: dict[str, str]) -> None:
-    """One line an optimizer and way of launching, over the floor."""
+def panel(axes: Any, lists: list[ModelCosts], x: list[int], colours: dict[str, str]) -> None:
+    """Draw one line per optimizer and way of launching, and the floor."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     for name, colour in colours.items():
         eager: list[tuple[int, float]] = []
         captured: list[tuple[int, float]] = []
-        for at, measured in zip(x, lists, strict=True):
-            for row in measured.rows:
+        for at, model in zip(x, lists, strict=True):
+            for row in model.rows:
                 if row.optimizer == name:
                     eager.append((at, row.eager_ms))
                     if row.captured_ms is not None:
@@ -68,7 +68,7 @@ def panel(axes: Any, lists: list[Measured], x: list[int], colours: dict[str, str
             axes.plot(
                 *points, color=colour, marker="o", markersize=4.5, markerfacecolor="white", linewidth=1.2, linestyle=":"
             )
-    axes.plot(x, [measured.floor_ms for measured in lists], color=GREY, linestyle="--", linewidth=1.2)
+    axes.plot(x, [model.floor_ms for model in lists], color=GREY, linestyle="--", linewidth=1.2)
     axes.set(xscale="log", yscale="log")
     axes.xaxis.set_major_locator(LogLocator(10))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: count(round(value))))
@@ -78,7 +78,7 @@ def panel(axes: Any, lists: list[Measured], x: list[int], colours: dict[str, str
 
 
 def legend(colours: dict[str, str], captured: bool) -> "list[Line2D]":
-    """Colours are optimizers, and strokes are ways of launching."""
+    """Legend entries: colours are optimizers, strokes are ways of launching."""
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=colour, linewidth=1.8, label=name) for name, colour in colours.items()]

@@ -1,9 +1,9 @@
-"""The table of a report, for a terminal or as Markdown."""
+"""The table of a benchmark, for a terminal or as Markdown."""
 
 from rich.table import Table
 
 from .._present import DASH, count, decimal, markdown_table, terminal_table, versions
-from .report import Measured, Report, Row
+from .report import BenchReport, ModelCosts, StepCost
 
 COLUMNS = (
     "model",
@@ -19,14 +19,14 @@ COLUMNS = (
     "captured / Adam",
 )
 DISPENSABLE = ("× floor", "extra, MiB", "GB/s", "captured / Adam", "captured, ms", "of a copy")
-"""Columns that a narrow window does without, the first first."""
+"""Columns that a narrow window does without, in the order in which they are left out."""
 
 
-def table(report: Report, width: int) -> Table:
-    """As many columns as say something and as there is room for; Markdown has all of them."""
+def table(report: BenchReport, width: int) -> Table:
+    """The table for a window of this width; Markdown has all columns."""
     return terminal_table(
         COLUMNS,
-        [lines(measured) for measured in report.models],
+        [lines(model) for model in report.models],
         width,
         left=COLUMNS[:2],
         dispensable=DISPENSABLE,
@@ -35,33 +35,33 @@ def table(report: Report, width: int) -> Table:
     )
 
 
-def markdown(report: Report) -> str:
-    """The same table and notes as Markdown."""
-    rows = [line for measured in report.models for line in lines(measured)]
-    told = "\n".join(f"- {note}" for note in notes(report))
-    return f"{markdown_table(COLUMNS, rows, left=COLUMNS[:2])}\n\n{told}\n"
+def markdown(report: BenchReport) -> str:
+    """The table and its notes as Markdown."""
+    rows = [line for model in report.models for line in lines(model)]
+    items = "\n".join(f"- {note}" for note in notes(report))
+    return f"{markdown_table(COLUMNS, rows, left=COLUMNS[:2])}\n\n{items}\n"
 
 
-def lines(measured: Measured) -> list[list[str]]:
-    """The cells of one model's rows; what the model is stands in the first column, from the top down."""
+def lines(model: ModelCosts) -> list[list[str]]:
+    """The cells of one model's lines; the first column describes the model, from the top down."""
     about = [
-        measured.model,
-        f"{measured.tensors:,} tensors",
-        f"{count(measured.parameters)} parameters",
-        f"floor {decimal(measured.floor_ms)} ms",
+        model.model,
+        f"{model.tensors:,} tensors",
+        f"{count(model.parameters)} parameters",
+        f"floor {decimal(model.floor_ms)} ms",
     ]
-    last = len(measured.rows) - 1
+    last = len(model.rows) - 1
     about = [*about[:last], ", ".join(about[last:]), *[""] * last]
-    return [[first, *cells(row, measured)] for first, row in zip(about, measured.rows, strict=False)]
+    return [[first, *cells(row, model)] for first, row in zip(about, model.rows, strict=False)]
 
 
-def cells(row: Row, measured: Measured) -> list[str]:
-    """What the table says of one optimizer, in the order of `COLUMNS`."""
+def cells(row: StepCost, model: ModelCosts) -> list[str]:
+    """The cells of one optimizer, in the order of `COLUMNS`."""
     return [
         row.optimizer,
         decimal(row.eager_ms),
         decimal(row.captured_ms),
-        f"{row.state_bytes / measured.parameters:.2f}",
+        f"{row.state_bytes / model.parameters:.2f}",
         f"{row.extra_bytes / 2**20:,.1f}",
         decimal(row.gb_per_s),
         DASH if row.copy_share is None else f"{100 * row.copy_share:.{0 if row.copy_share >= 0.1 else 1}f} %",
@@ -70,8 +70,8 @@ def cells(row: Row, measured: Measured) -> list[str]:
     ]
 
 
-def notes(report: Report) -> list[str]:
-    """What a reader of the table must know."""
+def notes(report: BenchReport) -> list[str]:
+    """Where the numbers come from, and what the columns mean."""
     born = report.certificate
     others = {name: text for name, text in born.items() if name not in ("command", "hardware", "date")}
     found = [
@@ -82,7 +82,7 @@ def notes(report: Report) -> list[str]:
         "over the faster of both times; the floor is the time of what Adam⁺ must move at the speed of the copy. "
         "Ratios are to torch's fused Adam.",
     ]
-    rows = [row for measured in report.models for row in measured.rows]
+    rows = [row for model in report.models for row in model.rows]
     if any(row.copy_share is not None and row.copy_share > 1 for row in rows):
         found.append("More than 100 %: a copy also fetches the memory that it overwrites, or tensors stay in a cache.")
     noisy = sum(row.eager_quartiles_ms[1] - row.eager_quartiles_ms[0] > row.eager_ms / 2 for row in rows)
@@ -94,17 +94,17 @@ def notes(report: Report) -> list[str]:
     return found + reasons(report)
 
 
-def reasons(report: Report) -> list[str]:
-    """Why something is not in the table, and where that holds if not everywhere."""
+def reasons(report: BenchReport) -> list[str]:
+    """Why an optimizer or a captured time is missing, and of which lists or optimizers if not of all."""
     absent: dict[str, list[str]] = {}
     eager_only: dict[str, list[str]] = {}
-    for measured in report.models:
-        for name, why in measured.absent.items():
-            absent.setdefault(f"{name} did not take part: {why}", []).append(measured.model)
-        for row in measured.rows:
+    for model in report.models:
+        for name, why in model.absent.items():
+            absent.setdefault(f"{name} did not take part: {why}", []).append(model.model)
+        for row in model.rows:
             if row.not_captured is not None:
                 eager_only.setdefault(f"Not captured: {row.not_captured}", []).append(row.optimizer)
-    rows = sum(len(measured.rows) for measured in report.models)
+    rows = sum(len(model.rows) for model in report.models)
     return [
         f"{why}." if len(where) == everywhere else f"{why} ({', '.join(dict.fromkeys(where))})."
         for found, everywhere in ((absent, len(report.models)), (eager_only, rows))

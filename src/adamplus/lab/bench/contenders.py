@@ -1,0 +1,93 @@
+"""The contenders of a benchmark: one line of registration each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from adamplus import AdamPlus
+
+from ..optimizers import UnavailableError, muon_and_adamw
+
+Build = Callable[..., list[Optimizer]]
+Moves = tuple[int, int]
+"""How often a step must read or write an element of the parameter's dtype, and one of float32 state."""
+
+
+@dataclass(frozen=True)
+class BenchContender:
+    """An optimizer with one way of executing its step."""
+
+    key: str
+    """Its name for `--optimizer`."""
+    label: str
+    """Its name in tables and figures."""
+    build: Build
+    """Makes the optimizers that step given parameters together: one, or two for Muon."""
+    moves: Moves | None
+    """None if the step is not limited by memory."""
+    capture: dict[str, Any] = field(default_factory=dict)
+    """Arguments that the constructor needs before a step is captured in a CUDA graph."""
+    no_capture: str | None = None
+    """Why a captured step would be wrong; None if it would be right."""
+
+
+def moved_bytes(moves: Moves, count: int, dtype: torch.dtype) -> int:
+    """Bytes that a step of `count` parameters must read and write, however it is executed."""
+    return count * (moves[0] * dtype.itemsize + moves[1] * 4)
+
+
+def one(cls: Callable[..., Optimizer], **settings: Any) -> Build:
+    """The builder of a single optimizer over all parameters."""
+    return lambda params, **capture: [cls(params, **settings, **capture)]
+
+
+def schedule_free(params: list[nn.Parameter]) -> list[Optimizer]:
+    """Schedule-free AdamW, in training mode."""
+    try:
+        from schedulefree import AdamWScheduleFree
+    except ImportError:
+        raise UnavailableError("not installed (pip install schedulefree)") from None
+    optimizer = AdamWScheduleFree(params, foreach=True)
+    optimizer.train()
+    return [optimizer]
+
+
+def muon(params: list[nn.Parameter], **capture: Any) -> list[Optimizer]:
+    """Muon for matrices and fused AdamW for other parameters."""
+    if not any(p.ndim == 2 for p in params):
+        raise UnavailableError("it steps matrices, and there are none")
+    return muon_and_adamw(params, muon={}, adamw={"fused": True, **capture})
+
+
+# Adam⁺ reads g and z for the norm, then g, z and ŵ, and writes z and ŵ. Adam and schedule-free AdamW read the
+# parameter, g and two buffers, and write all but g; momentum SGD has one buffer.
+ADAM_PLUS, ADAM, MOMENTUM = (4, 3), (7, 0), (5, 0)
+CAPTURABLE = {"capturable": True}
+
+CONTENDERS: dict[str, BenchContender] = {
+    contender.key: contender
+    for contender in (
+        BenchContender("adamplus-fused", "Adam⁺ fused", one(AdamPlus, fused=True), ADAM_PLUS),
+        BenchContender("adamplus-foreach", "Adam⁺ foreach", one(AdamPlus, foreach=True), ADAM_PLUS, CAPTURABLE),
+        BenchContender("adamplus-plain", "Adam⁺ plain", one(AdamPlus, foreach=False), ADAM_PLUS, CAPTURABLE),
+        BenchContender("adam-fused", "Adam fused", one(Adam, fused=True), ADAM, CAPTURABLE),
+        BenchContender("adam-foreach", "Adam foreach", one(Adam, foreach=True), ADAM, CAPTURABLE),
+        BenchContender("adamw-fused", "AdamW fused", one(AdamW, fused=True), ADAM, CAPTURABLE),
+        BenchContender("adamw-foreach", "AdamW foreach", one(AdamW, foreach=True), ADAM, CAPTURABLE),
+        BenchContender("sgd-fused", "momentum SGD fused", one(SGD, lr=0.1, momentum=0.9, fused=True), MOMENTUM),
+        BenchContender("sgd-foreach", "momentum SGD foreach", one(SGD, lr=0.1, momentum=0.9, foreach=True), MOMENTUM),
+        BenchContender(
+            "schedulefree",
+            "schedule-free AdamW",
+            schedule_free,
+            ADAM,
+            no_capture="its weights change at every step on the host: a replay would repeat those of one step",
+        ),
+        BenchContender("muon", "Muon + AdamW fused", muon, None, CAPTURABLE),
+    )
+}
+BASELINE = "adam-fused"
