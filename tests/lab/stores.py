@@ -1,4 +1,4 @@
-"""Stores of runs that nobody has trained: what the tests of reports start from."""
+"""Folders of made-up runs, for tests of reports."""
 
 from pathlib import Path
 from typing import Any, Literal

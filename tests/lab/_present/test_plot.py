@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from adamplus.lab._present.plot import draw_legend
 
 
-def test_legends_tell_variants_of_one_optimizer_apart():
+def test_legends_distinguish_variants_of_one_optimizer():
     labels = [f"adam-plus:norm_scope=tensor;beta={beta}" for beta in (0.1, 0.5, 0.9)]
     figure = Figure(figsize=(6, 3), layout="constrained")
     draw_legend(figure, labels, labels)

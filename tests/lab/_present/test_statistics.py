@@ -22,7 +22,7 @@ def test_too_few_or_infinite_values_have_no_interval(values: list[float], mean: 
     assert (found.mean, found.error, found.interval) == (mean, None, None)
 
 
-def test_ranks_are_ranges_where_intervals_overlap():
+def test_ranks_are_ranges_if_intervals_overlap():
     intervals = {"a": (8.0, 9.0), "b": (6.0, 8.5), "c": (1.0, 2.0), "d": None}
     assert ranks(intervals, higher=True) == {"a": (1, 2), "b": (1, 2), "c": (3, 3)}
     assert ranks(intervals, higher=False) == {"a": (2, 3), "b": (2, 3), "c": (1, 1)}
@@ -32,7 +32,7 @@ def test_touching_intervals_do_not_separate():
     assert ranks({"a": (1.0, 2.0), "b": (2.0, 3.0)}, higher=True) == {"a": (1, 2), "b": (1, 2)}
 
 
-def test_nobody_is_first_of_one():
+def test_a_single_interval_has_no_rank():
     assert ranks({"a": (1.0, 2.0), "b": None}, higher=True) == {}
 
 
@@ -46,7 +46,7 @@ def test_good_learning_rates_are_those_around_the_best_without_a_gap():
     assert found.points[-1] == (10.0, None)
 
 
-def test_a_search_in_which_everything_diverged_says_nothing_of_learning_rates():
+def test_a_search_in_which_all_trials_diverged_has_no_sensitivity():
     assert sensitivity([(0.1, None), (1.0, math.nan)], higher=True) is None
 
 
@@ -57,7 +57,7 @@ def test_good_rates_are_within_five_percent_of_the_best_without_a_gap():
     assert (found.low, found.high) == (1.0, 100.0)
 
 
-def test_who_lost_runs_can_still_be_behind():
+def test_lost_runs_make_the_interval_unbounded_on_the_worse_side():
     assert with_losses((1.0, 2.0), 1, higher=True) == (-math.inf, 2.0)
     assert with_losses((1.0, 2.0), 1, higher=False) == (1.0, math.inf)
     assert with_losses((1.0, 2.0), 0, higher=True) == (1.0, 2.0)

@@ -34,7 +34,7 @@ def browser() -> Iterator["Chrome"]:
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = Chrome(options=options, service=Service(DRIVER))  # a path, or selenium would look for one on the network
+    driver = Chrome(options=options, service=Service(DRIVER))  # without a path, selenium would use the network
     driver.execute_cdp_cmd("Network.enable", {})
     offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
     driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
@@ -45,7 +45,7 @@ def browser() -> Iterator["Chrome"]:
 
 @pytest.fixture
 def opened(browser: "Chrome", tmp_path: Path) -> Callable[..., "Chrome"]:
-    """Opens the page of the runs that are there, in a window of that width."""
+    """Opens the page of the runs in tmp_path, in a window of this width."""
 
     from selenium.webdriver.support.wait import WebDriverWait
 
@@ -54,14 +54,14 @@ def opened(browser: "Chrome", tmp_path: Path) -> Callable[..., "Chrome"]:
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        browser.get_log("browser")  # what pages before this one have said
+        browser.get_log("browser")  # messages of earlier pages
         browser.get_log("performance")
         results = read(tmp_path)
         path = tmp_path / "report.html"
         path.write_text(page(results, [rows(results, task) for task in results.tasks]), encoding="utf-8")
         address = path.as_uri()
         browser.get(address)
-        # chromedriver may come back while the megabytes of the page's scripts are still being read
+        # chromedriver may return before the browser has read all of the page's scripts
         there = "return document.readyState === 'complete' && location.href === arguments[0]"
         WebDriverWait(browser, 60).until(lambda window: window.execute_script(there, address))
         return browser
@@ -70,7 +70,7 @@ def opened(browser: "Chrome", tmp_path: Path) -> Callable[..., "Chrome"]:
 
 
 def drawn(browser: "Chrome", section: str) -> list[list[str]]:
-    """The names of the contenders whose lines, points or bars each chart of a section shows."""
+    """Names of the contenders whose lines, points or bars each chart of a section shows."""
     return browser.execute_script(
         """
         return [...document.querySelectorAll(`#${arguments[0]} .chart`)].map((box) => box._fullData
@@ -86,33 +86,33 @@ def click(browser: "Chrome", selector: str) -> None:
     browser.execute_script("document.querySelector(arguments[0]).click()", selector)
 
 
-def said(browser: "Chrome") -> list[str]:
-    """What the browser has to complain of."""
+def messages(browser: "Chrome") -> list[str]:
+    """Errors and warnings of the browser."""
     return [entry["message"] for entry in browser.get_log("browser")]  # type: ignore[index]
 
 
 def test_every_contender_has_its_curve_in_every_chart(opened: Callable[..., Any], tmp_path: Path):
     three_contenders(tmp_path)
     browser = opened()
-    everyone = ["adam-plus", "adam", "sgd"]
-    assert drawn(browser, "curves") == [everyone]
+    contenders = ["adam-plus", "adam", "sgd"]
+    assert drawn(browser, "curves") == [contenders]
     assert drawn(browser, "own") == [["adam-plus"], ["adam-plus"]]  # Σ‖z‖ and η
-    assert drawn(browser, "rates") == [everyone]
-    assert drawn(browser, "costs") == [everyone, everyone]
+    assert drawn(browser, "rates") == [contenders]
+    assert drawn(browser, "costs") == [contenders, contenders]
     lines = browser.find_elements("css selector", "#curves .chart .js-line")
     assert len([line for line in lines if line.get_attribute("d")]) >= 3
-    assert said(browser) == []
+    assert messages(browser) == []
 
 
-def test_nothing_is_asked_of_the_network(opened: Callable[..., Any], tmp_path: Path):
+def test_the_page_requests_nothing_from_the_network(opened: Callable[..., Any], tmp_path: Path):
     three_contenders(tmp_path)
     events = [json.loads(entry["message"])["message"] for entry in opened().get_log("performance")]
-    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    assert any(url.startswith("file:") for url in asked)
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    requested = [sent["params"]["request"]["url"] for sent in events if sent["method"] == "Network.requestWillBeSent"]
+    assert any(url.startswith("file:") for url in requested)
+    assert [url for url in requested if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
-def test_a_contender_is_switched_off_and_on_in_all_charts(opened: Callable[..., Any], tmp_path: Path):
+def test_the_legend_hides_and_shows_a_contender_in_all_charts(opened: Callable[..., Any], tmp_path: Path):
     three_contenders(tmp_path)
     browser = opened()
     click(browser, '#legend button[data-label="1"]')
@@ -124,13 +124,11 @@ def test_a_contender_is_switched_off_and_on_in_all_charts(opened: Callable[..., 
     click(browser, '#legend button[data-label="1"]')
     for section in ("curves", "rates", "costs"):
         assert all(names == ["adam-plus", "adam", "sgd"] for names in drawn(browser, section))
-    assert said(browser) == []
+    assert messages(browser) == []
 
 
-def test_trials_that_came_to_nothing_have_a_row_of_crosses_each_above_the_others(
-    opened: Callable[..., Any], tmp_path: Path
-):
-    three_contenders(tmp_path)  # each has lost the trial at the same rate
+def test_lost_trials_are_crosses_in_one_row_per_contender_above_the_lines(opened: Callable[..., Any], tmp_path: Path):
+    three_contenders(tmp_path)  # each lost the trial at the same learning rate
     browser = opened()
     lost, domains = browser.execute_script(
         "const box = document.querySelector('#rates .chart');"
@@ -140,10 +138,10 @@ def test_trials_that_came_to_nothing_have_a_row_of_crosses_each_above_the_others
     assert lost == [["y2", [10], [row]] for row in range(3)]
     assert domains == [[0, pytest.approx(0.85)], [pytest.approx(0.85), 1]]
     assert len(browser.find_elements("css selector", "#rates .chart .xy2 .point")) == 3
-    assert said(browser) == []
+    assert messages(browser) == []
 
 
-def test_controls_choose_what_the_curves_show(opened: Callable[..., Any], tmp_path: Path):
+def test_controls_change_the_curves(opened: Callable[..., Any], tmp_path: Path):
     three_contenders(tmp_path)
     browser = opened()
 
@@ -165,11 +163,11 @@ def test_controls_choose_what_the_curves_show(opened: Callable[..., Any], tmp_pa
     assert shows()[0] == "running loss, as trained"
     click(browser, 'input[value="log"]')
     assert browser.execute_script("return document.querySelector('#curves .chart').layout.yaxis.type") == "log"
-    assert said(browser) == []
+    assert messages(browser) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_scrolls_in_one_direction(scheme: str, opened: Callable[..., Any], tmp_path: Path):
+def test_a_narrow_screen_scrolls_only_vertically(scheme: str, opened: Callable[..., Any], tmp_path: Path):
     three_contenders(tmp_path)
     browser = opened(width=390, scheme=scheme)
     assert browser.execute_script("return [innerWidth, document.documentElement.scrollWidth]") == [390, 390]
@@ -182,15 +180,15 @@ def test_a_phone_scrolls_in_one_direction(scheme: str, opened: Callable[..., Any
         "return [style.backgroundColor, style.color].map((c) => Number(/\\d+/.exec(c)[0]))"
     )
     assert (paper > ink) == (scheme == "light")
-    assert said(browser) == []
+    assert messages(browser) == []
 
 
 def test_charts_follow_the_colour_scheme(opened: Callable[..., Any], tmp_path: Path):
     three_contenders(tmp_path)
     fills = {}
     for scheme in ("light", "dark"):
-        ask = "return getComputedStyle(document.querySelector('.chart .xtick text')).fill"
-        fills[scheme] = opened(scheme=scheme).execute_script(ask)
+        script = "return getComputedStyle(document.querySelector('.chart .xtick text')).fill"
+        fills[scheme] = opened(scheme=scheme).execute_script(script)
     assert fills["light"] != fills["dark"]
 
 
@@ -209,18 +207,18 @@ def test_html_in_names_is_shown_as_text(opened: Callable[..., Any], tmp_path: Pa
     assert label in browser.find_element("css selector", "#legend").text
     title = browser.find_element("css selector", "#curves .chart .ytitle")
     assert title.text == f"test {EVIL}"
-    assert said(browser) == []
+    assert messages(browser) == []
 
 
-def test_an_interrupted_comparison_opens_too(opened: Callable[..., Any], tmp_path: Path):
+def test_the_page_of_an_interrupted_comparison_works(opened: Callable[..., Any], tmp_path: Path):
     add_run(tmp_path, "adam", [0.4, 0.5], phase="search", seed=0)
     browser = opened()
     assert drawn(browser, "rates") == [["adam"]]
     assert not browser.find_element("css selector", "#curves").is_displayed()
-    assert said(browser) == []
+    assert messages(browser) == []
 
 
-def test_a_metric_called_hat_is_no_other_point(opened: Callable[..., Any], tmp_path: Path):
+def test_a_metric_that_ends_in_hat_is_not_taken_for_a_second_point(opened: Callable[..., Any], tmp_path: Path):
     add_run(tmp_path, "adam", [0.4, 0.5], about={"metric": "y_hat"})
     browser = opened()
     title = browser.find_element("css selector", "#curves .ytitle")
@@ -232,4 +230,4 @@ def test_a_metric_called_hat_is_no_other_point(opened: Callable[..., Any], tmp_p
     click(browser, 'input[value="ŵ"]')
     assert browser.find_element("css selector", "#curves .ytitle").text == "test y_hat at ŵ"
     assert drawn(browser, "curves") == [["adam", "adam-plus"]]
-    assert said(browser) == []
+    assert messages(browser) == []

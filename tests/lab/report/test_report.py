@@ -1,4 +1,4 @@
-"""What reports say of runs, against what is known of them."""
+"""The report of made-up runs, against results known by hand."""
 
 import csv
 import io
@@ -48,7 +48,7 @@ def csv_of(root: Path) -> list[dict[str, str]]:
 # Tables
 
 
-def test_the_table_says_what_was_measured(tmp_path: Path):
+def test_rows_have_the_statistics_of_the_runs(tmp_path: Path):
     three_contenders(tmp_path)
     table = table_of(tmp_path)
     assert list(table) == ["adam-plus", "adam", "sgd"]  # best first
@@ -71,7 +71,7 @@ def test_the_cells_of_a_row(tmp_path: Path):
     assert rest == ["1.2950 ± 0.0050", "–", "5.00", "8.00", "×10 of ×1,000", "lr=0.1"]
 
 
-def test_time_to_target_is_that_of_the_first_epoch_there(tmp_path: Path):
+def test_time_to_target_ends_with_the_first_epoch_that_reaches_it(tmp_path: Path):
     about = {"target": 0.8}
     add_run(tmp_path, "adam", [0.5, 0.8, 0.7], seed=1, about=about)  # 4 s
     add_run(tmp_path, "adam", [0.9, 0.9, 0.9], seed=2, about=about)  # 2 s
@@ -82,12 +82,12 @@ def test_time_to_target_is_that_of_the_first_epoch_there(tmp_path: Path):
     assert [cells(table[label])[6] for label in ("adam", "sgd", "msgd")] == ["3.00 s", "2.00 s (1 of 2)", "0 of 1"]
 
 
-def test_targets_of_what_should_be_low_are_reached_from_above(tmp_path: Path):
+def test_targets_of_metrics_that_should_be_low_are_reached_from_above(tmp_path: Path):
     add_run(tmp_path, "adam", [90.0, 50.0], about={"metric": "perplexity", "better": "lower", "target": 60.0})
     assert table_of(tmp_path)["adam"].target_seconds == 4.0
 
 
-def test_tables_are_files_too(tmp_path: Path):
+def test_tables_are_written_as_csv_markdown_and_latex(tmp_path: Path):
     three_contenders(tmp_path)
     report(tmp_path)
     first, *_ = lines = csv_of(tmp_path)
@@ -100,7 +100,7 @@ def test_tables_are_files_too(tmp_path: Path):
     assert r"1 & adam-plus & 0.9000 $\pm$ 0.0058 & 3 &" in (tmp_path / "table.tex").read_text()
 
 
-def test_signs_of_markdown_and_latex_in_names_are_signs(tmp_path: Path):
+def test_signs_of_markdown_and_latex_in_names_are_escaped(tmp_path: Path):
     add_run(tmp_path, "a|b:x_y=5%;<i>", [0.5], task="t & u_1")
     results = read(tmp_path)
     table = rows(results, results.tasks[0])
@@ -108,7 +108,7 @@ def test_signs_of_markdown_and_latex_in_names_are_signs(tmp_path: Path):
     assert r"a\textbar{}b:x\_y=5\%;\textless{}i\textgreater{}" in to_latex(table)
 
 
-def test_a_metric_that_is_the_loss_is_told_once(tmp_path: Path):
+def test_a_metric_that_is_the_loss_has_one_column(tmp_path: Path):
     add_run(tmp_path, "adam", [0.5], about={"metric": "loss", "better": "lower"})
     report(tmp_path)
     assert (tmp_path / "table.md").read_text().count("test loss") == 1
@@ -117,21 +117,21 @@ def test_a_metric_that_is_the_loss_is_told_once(tmp_path: Path):
 # Answers
 
 
-def test_the_leader_is_named_where_intervals_separate(tmp_path: Path):
+def test_the_answer_names_the_leader_if_intervals_do_not_overlap(tmp_path: Path):
     three_contenders(tmp_path)
     assert answer_of(tmp_path) == (
         "adam-plus leads with a test accuracy of 0.9000 ± 0.0058 (n = 3). 1 of 3 runs of adam diverged."
     )
 
 
-def test_nobody_leads_where_intervals_overlap(tmp_path: Path):
+def test_there_is_no_clear_leader_if_intervals_overlap(tmp_path: Path):
     for seed, value in enumerate((0.80, 0.90, 0.85)):
         add_run(tmp_path, "adam", [value], seed=seed)
         add_run(tmp_path, "sgd", [value - 0.01], seed=seed)
-    assert answer_of(tmp_path).startswith("No one separates: adam has the best mean")
+    assert answer_of(tmp_path).startswith("No clear leader: adam has the best mean")
     for seed in range(3):
         add_run(tmp_path, "msgd", [0.1], seed=seed)
-    assert answer_of(tmp_path).startswith("No one leads: adam has the best mean")
+    assert answer_of(tmp_path).startswith("No clear leader: adam has the best mean")
     assert answer_of(tmp_path).endswith("overlaps with that of sgd; msgd is behind.")
 
 
@@ -139,13 +139,13 @@ def test_single_runs_have_no_ranks(tmp_path: Path):
     add_run(tmp_path, "adam", [0.9])
     add_run(tmp_path, "sgd", [0.8])
     assert [row.rank for row in table_of(tmp_path).values()] == [None, None]
-    assert "a single run tells nothing of the spread" in answer_of(tmp_path)
+    assert "a single run does not show the spread" in answer_of(tmp_path)
 
 
 # What is missing
 
 
-def test_a_contender_whose_every_run_diverged_is_last_and_named(tmp_path: Path):
+def test_a_contender_whose_runs_all_diverged_is_named_and_last(tmp_path: Path):
     for seed in (1, 2):
         add_run(tmp_path, "adam", [0.8, 0.9], seed=seed)
         add_run(tmp_path, "sgd", [math.nan], seed=seed, epochs=2, status="diverged", reason="loss is nan in epoch 1")
@@ -155,7 +155,7 @@ def test_a_contender_whose_every_run_diverged_is_last_and_named(tmp_path: Path):
     assert "loss is nan in epoch 1" in report(tmp_path).read_text()
 
 
-def test_an_interrupted_search_is_no_answer_yet(tmp_path: Path):
+def test_an_interrupted_search_gives_no_answer_yet(tmp_path: Path):
     add_comparison(tmp_path, ["adam", "sgd"])
     add_run(tmp_path, "adam", [0.4, 0.5], phase="search", seed=0)
     add_run(tmp_path, "adam", [0.5], phase="search", seed=0, trial=1, epochs=2, status=None)
@@ -167,12 +167,12 @@ def test_an_interrupted_search_is_no_answer_yet(tmp_path: Path):
     ]
 
 
-def test_the_figure_of_learning_rates_has_a_cross_where_training_came_to_nothing(tmp_path: Path):
+def test_the_figure_of_learning_rates_has_a_cross_for_each_lost_trial(tmp_path: Path):
     add_comparison(tmp_path, ["adam", "sgd"])
     for i, (rate, end) in enumerate([(0.1, 0.5), (1.0, 0.9), (10.0, None)], 1):
         status = "finished" if end else "diverged"
         add_run(tmp_path, "adam", [end or math.nan], lr=rate, phase="search", seed=0, trial=i, status=status)
-    add_run(tmp_path, "sgd", [math.nan], lr=0.3, phase="search", seed=0, trial=1, status="diverged")  # all that it had
+    add_run(tmp_path, "sgd", [math.nan], lr=0.3, phase="search", seed=0, trial=1, status="diverged")  # its only trial
     results = read(tmp_path)
     (task,) = results.tasks
     figure = draw_learning_rates(results, task, rows(results, task))
@@ -186,14 +186,14 @@ def test_the_figure_of_learning_rates_has_a_cross_where_training_came_to_nothing
     assert axes.get_xlabel() == "learning rate (×: diverged or failed)"
 
 
-def test_runs_alone_are_enough(tmp_path: Path):
+def test_a_report_needs_no_comparison_file(tmp_path: Path):
     three_contenders(tmp_path)
     (tmp_path / "comparison.json").unlink()
     assert sorted(table_of(tmp_path)) == ["adam", "adam-plus", "sgd"]
-    assert "These runs have no comparison.json" in report(tmp_path).read_text()
+    assert "The folder has no comparison.json" in report(tmp_path).read_text()
 
 
-def test_one_run_without_anything_optional(tmp_path: Path):
+def test_a_run_without_optional_fields_is_reported(tmp_path: Path):
     run = add_run(tmp_path, "adam", [0.5])
     write_json(run.folder / "end.json", {"status": "finished"})
     settings = run.settings()
@@ -203,7 +203,7 @@ def test_one_run_without_anything_optional(tmp_path: Path):
     assert report(tmp_path).exists()
 
 
-def test_infinite_metrics_are_no_numbers_of_a_chart(tmp_path: Path):
+def test_infinite_metrics_are_left_out_of_charts(tmp_path: Path):
     for seed in (1, 2):
         add_run(tmp_path, "adam", [math.inf, math.inf], seed=seed, about={"metric": "perplexity", "better": "lower"})
     assert cells(table_of(tmp_path)["adam"])[2] == "∞"
@@ -213,7 +213,7 @@ def test_infinite_metrics_are_no_numbers_of_a_chart(tmp_path: Path):
     json.loads(embedded_data[1], parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
-def test_what_an_earlier_comparison_left_does_not_count(tmp_path: Path):
+def test_runs_of_an_earlier_comparison_are_not_counted(tmp_path: Path):
     add_run(tmp_path, "adam", [0.1], started="2025-01-01", task_digest="as it was")
     add_run(tmp_path, "adam", [0.1, 0.2], started="2025-01-02", seed=2)
     add_run(tmp_path, "adam", [0.9], started="2026-01-01")
@@ -224,10 +224,10 @@ def test_what_an_earlier_comparison_left_does_not_count(tmp_path: Path):
     table = table_of(tmp_path)
     assert list(table) == ["adam"]
     assert (table["adam"].score.n, table["adam"].score.mean) == (1, 0.9)
-    assert report(tmp_path).read_text().count("of an earlier comparison: not counted") == 5
+    assert report(tmp_path).read_text().count("from an earlier comparison: not counted") == 5
 
 
-def test_a_run_that_cannot_be_read_is_named_and_the_others_are_told(tmp_path: Path):
+def test_a_run_that_cannot_be_read_is_named_and_the_others_are_reported(tmp_path: Path):
     add_run(tmp_path, "adam", [0.5])
     broken = add_run(tmp_path, "sgd", [0.5])
     (broken.folder / "end.json").write_text("{")
@@ -236,17 +236,17 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_are_told(tmp_path: Pa
     assert "1 run folder could not be read" in page
 
 
-def test_runs_of_another_comparison_alone_are_refused_with_a_way_out(tmp_path: Path):
+def test_a_folder_with_runs_of_another_comparison_alone_is_refused(tmp_path: Path):
     add_run(tmp_path, "adam", [0.5])
     add_comparison(tmp_path, ["sgd"])
     with pytest.raises(InputError, match=r"none of its 1 runs belongs to .* remove the file"):
         report(tmp_path)
 
 
-def test_tasks_that_have_not_begun_are_named(tmp_path: Path):
+def test_tasks_without_runs_are_named(tmp_path: Path):
     add_run(tmp_path, "adam", [0.5])
     add_comparison(tmp_path, ["adam"], tasks=["digits", "tones"])
-    assert "There are no runs yet of tones." in report(tmp_path).read_text()
+    assert "There are no runs of tones yet." in report(tmp_path).read_text()
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path):
@@ -254,36 +254,36 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path):
         report(tmp_path / "nowhere")
 
 
-def test_a_broken_comparison_file_is_refused_with_a_way_out(tmp_path: Path):
+def test_a_broken_comparison_file_is_refused(tmp_path: Path):
     add_run(tmp_path, "adam", [0.5])
     (tmp_path / "comparison.json").write_text("[")
     with pytest.raises(InputError, match=r"comparison.json cannot be read .* remove it"):
         report(tmp_path)
 
 
-def test_a_folder_that_cannot_be_written_is_said_plainly(tmp_path: Path):
+def test_a_report_that_cannot_be_written_is_an_input_error(tmp_path: Path):
     add_run(tmp_path, "adam", [0.5])
     (tmp_path / "table.csv").mkdir()
     with pytest.raises(InputError, match="the report cannot be written"):
         report(tmp_path)
 
 
-# The page as text; test_page.py looks at it in a browser
+# The page as text; test_page.py opens it in a browser
 
 
-def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path):
+def test_the_page_refers_to_no_other_file_or_address(tmp_path: Path):
     three_contenders(tmp_path)
     page = report(tmp_path)
     text = page.read_text()
     assert page.stat().st_size < 8_000_000
     own = re.sub(
         r"<script>.*?</script>", "", text, flags=re.DOTALL
-    )  # plotly's source names addresses that it never asks
+    )  # Plotly's source contains addresses that it never requests
     assert not re.search(r"https?://|<link|\bsrc=|\bhref=|@import|url\(", own)
     assert "default-src 'none'" in text
 
 
-def test_names_with_html_are_text(tmp_path: Path):
+def test_html_in_names_is_escaped(tmp_path: Path):
     evil = "</script><img src=x onerror=alert(1)>"
     add_run(tmp_path, f"adam:{evil}", [0.5, 0.6], task=evil, about={"description": evil, "metric": "a<b"}, reason=evil)
     add_comparison(tmp_path, [f"adam:{evil}"], tasks=[evil], command=evil)
@@ -293,7 +293,7 @@ def test_names_with_html_are_text(tmp_path: Path):
     assert all(path.resolve().is_relative_to(tmp_path) for path in (tmp_path / "figures").iterdir())
 
 
-def test_tasks_of_the_same_stem_are_told_apart(tmp_path: Path):
+def test_task_files_of_the_same_stem_have_different_titles_and_figures(tmp_path: Path):
     add_run(tmp_path, "adam", [0.5, 0.6], task="a/my.py")
     add_run(tmp_path, "adam", [0.5, 0.6], task="b/my.py")
     report(tmp_path)
@@ -321,7 +321,7 @@ def test_figures_show_curves(tmp_path: Path):
     assert (tmp_path / "figures" / "digits-curves.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_a_figure_is_added_by_a_function_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_figure_is_added_by_a_function_and_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     three_contenders(tmp_path)
     monkeypatch.setitem(_figures.FIGURES, "mine", lambda *_: new_figure(1)[0])
     monkeypatch.setitem(_figures.FIGURES, "nothing-to-show", lambda *_: None)
@@ -339,7 +339,7 @@ def test_a_figure_is_added_by_a_function_and_a_line(tmp_path: Path, monkeypatch:
         ("scipy", set()),
     ],
 )
-def test_without_a_library_the_message_says_what_to_install_and_the_rest_is_written(
+def test_without_a_library_the_error_names_it_and_the_rest_is_written(
     name: str, written: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for seed in (1, 2):
@@ -352,7 +352,7 @@ def test_without_a_library_the_message_says_what_to_install_and_the_rest_is_writ
     assert {path.name for path in tmp_path.iterdir()} - {"runs"} == written
 
 
-def test_the_package_imports_without_what_draws():
+def test_the_package_imports_without_plotting_libraries():
     code = (
         "import sys; sys.modules.update(plotly=None, matplotlib=None, scipy=None, pandas=None); "
         "import adamplus.lab.report"
@@ -360,14 +360,14 @@ def test_the_package_imports_without_what_draws():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
-def test_runs_that_cannot_be_read_are_told_on_the_terminal(tmp_path: Path):
+def test_runs_that_cannot_be_read_are_reported_on_the_terminal(tmp_path: Path):
     three_contenders(tmp_path)
     spoilt = next((tmp_path / "runs").glob("*/*/*/metrics.jsonl"))
     spoilt.write_text("no JSON\n")
     out = Console(file=io.StringIO(), width=200)
     print_report(tmp_path, out)
-    said = " ".join(out.file.getvalue().split())  # pyright: ignore[reportAttributeAccessIssue]
-    assert f"1 of the runs cannot be read, and are left out: {spoilt.parent.relative_to(tmp_path)}" in said
+    text = " ".join(out.file.getvalue().split())  # pyright: ignore[reportAttributeAccessIssue]
+    assert f"Unreadable runs, which are left out: 1. The first: {spoilt.parent.relative_to(tmp_path)}" in text
 
 
 def test_the_end_of_a_comparison_shows_the_table_the_page_and_what_to_try_next(

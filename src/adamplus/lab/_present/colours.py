@@ -12,5 +12,5 @@ GRID = "#e4e4e4"
 
 
 def style(number: int) -> tuple[str, str]:
-    """Colour and dash of a contender: no two of the first 42 share both, and neighbours share neither."""
+    """Colour and dash of the contender with this number: unique for the first 42, and neighbours share neither."""
     return COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]

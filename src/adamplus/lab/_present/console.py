@@ -5,11 +5,11 @@ from rich.text import Text
 
 
 def console() -> Console:
-    """Where everything is said; wide enough for tables where nobody's window says how wide it is."""
+    """A console for standard output: 160 characters wide if output is not a terminal, so that tables fit."""
     found = Console(highlight=False)
     return found if found.is_terminal else Console(highlight=False, width=160)
 
 
 def say(console: Console, text: str) -> None:
-    """Print a line as it is: names of files and tasks may look like markup."""
+    """Print a text without markup and wrapping: names of files and tasks may contain brackets."""
     console.print(Text(text), soft_wrap=True)

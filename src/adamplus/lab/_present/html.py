@@ -1,4 +1,4 @@
-"""HTML that is made of text: whatever is not markup already is escaped."""
+"""HTML elements; text that is not `Markup` is escaped."""
 
 import html
 import json
@@ -6,13 +6,13 @@ from typing import Any
 
 
 class Markup(str):
-    """Text that is HTML."""
+    """HTML, which is not escaped again."""
 
     __slots__ = ()
 
 
 def tag(name: str, *content: str, **attributes: str | None) -> Markup:
-    """An element. Attributes with a trailing underscore lose it, and those that are None are left out."""
+    """An element; attributes lose a trailing underscore (`class_`), and those that are None are left out."""
     opened = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"'
         for key, value in attributes.items()
@@ -22,10 +22,10 @@ def tag(name: str, *content: str, **attributes: str | None) -> Markup:
 
 
 def join(*content: str) -> Markup:
-    """Pieces one after another."""
+    """Texts and elements one after another."""
     return Markup("".join(piece if isinstance(piece, Markup) else html.escape(piece) for piece in content))
 
 
 def embedded(content: Any) -> Markup:
-    """JSON inside a script element, which no `</script>` in it can end."""
+    """JSON for a script element: a `</script>` inside a string cannot end the element."""
     return Markup(json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))

@@ -1,4 +1,4 @@
-"""What figures are drawn with: one style, panels, curves with their errors, a legend, and files as PNG and PDF."""
+"""One style for all figures: panels, curves with error bands, a legend, and files as PNG and PDF."""
 
 import math
 import warnings
@@ -22,34 +22,34 @@ STROKES: dict[str, Any] = {
     "longdash": (0, (9, 2.5)),
     "longdashdot": (0, (9, 2, 1, 2)),
 }
-"""The page's dashes, in matplotlib's words."""
+"""Line styles of matplotlib for the dashes of `colours.DASHES`."""
 STYLE: dict[Any, Any] = {"font.family": "serif", "mathtext.fontset": "dejavuserif", "font.size": 9, "pdf.fonttype": 42}
-"""Type 42: the text of a PDF can be searched, and journals take it."""
+"""Fonts of type 42 keep the text of a PDF searchable, and journals accept them."""
 
 
 @contextmanager
 def drawing(folder: Path) -> Iterator[None]:
-    """Draw figures of one style into a folder, which is made."""
+    """Set the style of figures and create their folder; InputError if matplotlib is not installed."""
     try:
         from matplotlib import rc_context
     except ModuleNotFoundError as error:
         raise InputError(f"figures need {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name's; it is drawn as a box
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a sign of a name; it is drawn as a box
         yield
 
 
 def save(figure: "Figure", stem: Path, dpi: int = 200) -> list[Path]:
-    """As PNG and PDF; their paths."""
+    """Save a figure as PNG and PDF, and return the paths."""
     paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "pdf")]
-    for path in paths:  # without the time in them, so that the same figure is the same file
+    for path in paths:  # without the date, so that equal figures are equal files
         figure.savefig(path, dpi=dpi, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
     return paths
 
 
 def new_figure(panels: int) -> tuple["Figure", list["Axes"]]:
-    """Panels beside each other."""
+    """A figure with this many panels beside each other."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1.2 + 3.3 * panels, 3.1), layout="constrained")
@@ -67,7 +67,7 @@ def tidy(axes: "Axes", **grid: Any) -> None:
 
 
 def draw_curve(axes: "Axes", epochs: list[int], column: dict[str, list[Any]], number: int) -> None:
-    """A contender's mean with its standard error."""
+    """Draw a contender's mean over the epochs, with a band of its standard error."""
     colour, dash = style(number)
     mean = [math.nan if value is None else value for value in column["mean"]]
     error = [value or 0.0 for value in column["error"]]
@@ -79,26 +79,26 @@ def draw_curve(axes: "Axes", epochs: list[int], column: dict[str, list[Any]], nu
 
 
 def scale(axes: "Axes", higher: bool, columns: list[dict[str, list[Any]]]) -> None:
-    """Logarithmic for what falls by a factor of many, as on the page: the end of training is what one looks at."""
+    """Make the vertical axis logarithmic for values that fall by a large factor, so that the end can be read."""
     values = [value for column in columns for value in column["mean"] if value is not None]
     if not higher and values and 0 < 8 * min(values) < max(values):
         axes.set_yscale("log")
 
 
 def draw_legend(figure: "Figure", labels: list[str], shown: list[str]) -> None:
-    """Below all panels, the names of those that are shown."""
+    """Draw a legend of the contenders in `shown` below all panels; `labels` are all, in the order of their colours."""
     from matplotlib.lines import Line2D
 
     styles = [style(labels.index(label)) for label in shown]
     lines = [Line2D([], [], color=colour, linestyle=STROKES[dash], linewidth=1.5) for colour, dash in styles]
-    # Of long ones, who it is and how it ends: variants of one optimizer differ in their last settings.
+    # Long names keep their start and end: variants of one optimizer differ in their last settings.
     names = [f"{label[:12]}…{label[-19:]}" if len(label) > 32 else label for label in shown]
     width, height = figure.get_size_inches()
-    columns = int(width / (0.75 + 0.075 * max(map(len, names), default=1)))  # inches of a line, and of a letter
+    columns = int(width / (0.75 + 0.075 * max(map(len, names), default=1)))  # inches per line sample, and per letter
     rows = math.ceil(len(names) / min(max(1, columns), 4))
-    columns = math.ceil(len(names) / max(1, rows)) or 1  # as full as each other
+    columns = math.ceil(len(names) / max(1, rows)) or 1  # rows of about equal length
     figure.set_size_inches(width, height + 0.18 * rows)
-    # matplotlib leaves out what begins with an underscore, as a file's name may
+    # matplotlib leaves out names that begin with an underscore, as a file's may
     names = [f"\u200b{name}" for name in names]
     legend = figure.legend(lines, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3)
     for text in legend.get_texts():
@@ -106,5 +106,5 @@ def draw_legend(figure: "Figure", labels: list[str], shown: list[str]) -> None:
 
 
 def put_name(put: Callable[..., Any], text: str) -> None:
-    """Set a text that somebody else has written: a dollar sign in it is a dollar sign."""
+    """Set a text that may contain dollar signs, without reading it as mathematics."""
     put(text, parse_math=False)

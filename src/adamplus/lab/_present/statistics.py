@@ -1,4 +1,4 @@
-"""What can be said of a few numbers: mean, standard error, interval, ranks and sensitivity."""
+"""Statistics of a few runs: mean, standard error, interval, ranks, and sensitivity to the learning rate."""
 
 import math
 import statistics
@@ -9,24 +9,24 @@ from ..errors import InputError
 
 CONFIDENCE = 0.95
 MARGIN = 0.05
-"""How far from the best metric, relative to it, a learning rate still counts as good."""
+"""Largest distance from the best metric, relative to it, at which a learning rate still counts as good."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Some runs' values of one quantity."""
+    """A quantity over several runs."""
 
     n: int
     mean: float | None
-    """None where there is no value."""
+    """None if there is no value."""
     error: float | None
-    """Of the mean: the standard deviation over √n. None for fewer than two values."""
+    """Standard error of the mean: the standard deviation over √n. None for fewer than two values."""
     interval: tuple[float, float] | None
-    """Student's t, 95 %."""
+    """95 % confidence interval by Student's t. None for fewer than two values."""
 
 
 def summarize(values: Iterable[float | None]) -> Summary:
-    """Mean, standard error and interval of what there is."""
+    """Mean, standard error and interval of the values that are not None."""
     found = [value for value in values if value is not None]
     n = len(found)
     if not found:
@@ -40,7 +40,7 @@ def summarize(values: Iterable[float | None]) -> Summary:
 
 
 def student(freedom: int) -> float:
-    """How many standard errors the interval reaches to either side."""
+    """Half the width of a confidence interval in standard errors, by Student's t with this many degrees of freedom."""
     try:
         from scipy.special import stdtrit
     except ModuleNotFoundError as error:
@@ -49,9 +49,9 @@ def student(freedom: int) -> float:
 
 
 def with_losses(interval: tuple[float, float] | None, lost: int, higher: bool) -> tuple[float, float] | None:
-    """An interval of the runs that finished, without an end on the worse side where others were lost.
+    """The interval of a contender's finished runs, unbounded on the worse side if it lost other runs.
 
-    A lost run is worse than any that finished: who lost some is not ahead of anybody, however good the others are.
+    A lost run counts as worse than any finished one, so a contender that lost runs is not ahead of any other.
     """
     if interval is None or not lost:
         return interval
@@ -59,9 +59,9 @@ def with_losses(interval: tuple[float, float] | None, lost: int, higher: bool) -
 
 
 def ranks(intervals: Mapping[str, tuple[float, float] | None], higher: bool) -> dict[str, tuple[int, int]]:
-    """The best and the worst place that each may have; none for those without an interval.
+    """The best and the worst possible place of each contender that has an interval.
 
-    Nobody is ahead of another unless its whole interval is.
+    A contender is ahead of another only if its whole interval is.
     """
     known = {name: interval for name, interval in intervals.items() if interval is not None}
     if len(known) < 2:
@@ -78,28 +78,28 @@ def strictly_better(one: tuple[float, float], other: tuple[float, float], higher
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How much the learning rate matters, by the trials of a search."""
+    """The range of good learning rates that the trials of a search found."""
 
     points: list[tuple[float, float | None]]
-    """Learning rates, in order, and the metric on validation data; None where training diverged or failed."""
+    """Learning rates in ascending order, and the validation metric; None if training diverged or failed."""
     low: float
     high: float
-    """Around the best one, without a gap, the trials within the margin."""
+    """Ends of the trials around the best one that are within the margin, without a gap."""
     searched: float
-    """The range that was searched, as a factor."""
+    """The searched range, as a factor."""
     spacing: float
-    """The factor from one trial to the next, on average: narrower ranges of good ones cannot be seen."""
+    """The average factor from one trial to the next: narrower good ranges cannot be seen."""
 
     @property
     def factor(self) -> float:
-        """The good range as a factor: 1 where only the best trial is in it."""
+        """The good range as a factor: 1 if only the best trial is in it."""
         return self.high / self.low
 
 
 def sensitivity(
     trials: Sequence[tuple[float, float | None]], higher: bool, searched: tuple[float, float] | None = None
 ) -> Sensitivity | None:
-    """Of (learning rate, metric) pairs; None where none of them has a metric."""
+    """The sensitivity found by (learning rate, metric) pairs; None if no pair has a metric."""
     best_of: dict[float, float | None] = {}
     for lr, value in trials:
         if not lr > 0:
@@ -107,7 +107,7 @@ def sensitivity(
         value = value if value is not None and math.isfinite(value) else None
         known = best_of.get(lr)
         if known is None or (value is not None and (value > known if higher else value < known)):
-            best_of[lr] = value  # other settings may have been searched, too
+            best_of[lr] = value  # trials of one learning rate may differ in other settings
     points = sorted(best_of.items())
     values = [(value, i) for i, (_, value) in enumerate(points) if value is not None]
     if not values:
@@ -123,7 +123,7 @@ def sensitivity(
     while last + 1 < len(points) and good(points[last + 1][1]):
         last += 1
     low, high = searched or (points[0][0], points[-1][0])
-    # a declared range is cut into as many parts as there are trials; otherwise they are its ends, too
+    # A search cuts a declared range into one part per trial; without one, the trials themselves are its ends.
     parts = len(points) if searched else max(1, len(points) - 1)
     factor = high / low
     return Sensitivity(points, points[first][0], points[last][0], factor, factor ** (1 / parts))

@@ -65,7 +65,7 @@ def terminal_table(
         groups: lines; groups are separated by a rule.
         width: the window's, in characters.
         left: columns of text; numbers end on the right.
-        dispensable: columns to leave out in a narrow window, the first first.
+        dispensable: columns to leave out in a narrow window, in this order.
         heading: the text above a column of this name; it may have several lines.
         look: arguments of rich's `Table`.
     """

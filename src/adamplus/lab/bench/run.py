@@ -46,7 +46,7 @@ def step(
         models: names of `MODELS`. Default: all on CUDA, the smaller ones on a CPU.
         optimizers: keys of `CONTENDERS`. Default: all.
         device: "cpu", "cuda" or "cuda:1". Default: CUDA if there is one.
-        dtype: "float32" or "bfloat16", of parameters and gradients.
+        dtype: "float32" or "bfloat16", for parameters and gradients.
         rounds: how many times each step is timed.
         json: a file for the numbers.
     """
@@ -84,7 +84,7 @@ def scale(
     """Measure Adam⁺, Adam and momentum SGD on growing lists of tensors, and print the table.
 
     Args:
-        max_parameters: of the longest list. Default: 10 billion on CUDA and 100 million on a CPU, or what fits.
+        max_parameters: size of the longest list. Default: 10 billion on CUDA and 100 million on a CPU, or what fits.
         max_tensors: the most tensors, of equal size, that 10 million parameters are cut into.
         device: "cpu", "cuda" or "cuda:1". Default: CUDA if there is one.
         rounds: how many times each step is timed.
@@ -141,13 +141,13 @@ def _measure(
     """Measure contenders on named lists of tensors, one list after another, under a progress bar.
 
     Args:
-        kind: of the report.
+        kind: the report's kind.
         lists: names and shapes.
-        keys: the contenders'.
-        device: of parameters and state.
-        dtype: of parameters and gradients.
+        keys: keys of `CONTENDERS`.
+        device: where parameters and state are.
+        dtype: the type of parameters and gradients.
         rounds: how many times each step is timed.
-        options: of the command line, without device and rounds.
+        options: the command line's, without device and rounds.
         json: a file for the numbers; it is written after each list, so that a run that is stopped keeps the others.
     """
     check_writable(json)

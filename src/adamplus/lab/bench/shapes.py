@@ -1,4 +1,4 @@
-"""Lists of parameter shapes, as real models have them."""
+"""Lists of parameter shapes of real models, and lists that grow."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,7 @@ Shapes = list[tuple[int, ...]]
 
 
 def parameters(shapes: Shapes) -> int:
-    """How many numbers the shapes hold together."""
+    """The number of parameters in tensors of these shapes."""
     return sum(math.prod(shape) for shape in shapes)
 
 
@@ -32,18 +32,18 @@ def gpt_block(width: int) -> Shapes:
 
 
 def gpt(width: int, layers: int, context: int) -> Shapes:
-    """A GPT-2 of 50,257 tokens whose embedding is also its output layer."""
+    """A GPT-2 with 50,257 tokens; its embedding is also its output layer."""
     return [(50257, width), (context, width), *(gpt_block(width) * layers), (width,), (width,)]
 
 
 def gpt_blocks(count: int) -> Shapes:
-    """Layers of a GPT-2, 64 times as wide as they are many, of about `count` parameters."""
+    """Layers of a GPT-2 with about `count` parameters together; their width is 64 times their number."""
     layers = max(1, round((count / (12 * 64**2)) ** (1 / 3)))
     return gpt_block(max(1, round(math.sqrt(count / (12 * layers))))) * layers
 
 
 def equal_tensors(count: int, tensors: int) -> Shapes:
-    """`tensors` vectors of about `count` elements together."""
+    """This many vectors of equal size with about `count` elements together."""
     return [(max(1, count // tensors),)] * tensors
 
 
@@ -53,4 +53,4 @@ MODELS: dict[str, Callable[[], Shapes]] = {
     "gpt2-124m": lambda: gpt(768, 12, 1024),
     "gpt-1.3b": lambda: gpt(2048, 24, 2048),
 }
-ON_CPU = ("resnet18", "many-small")  # what a machine without an accelerator measures within minutes
+ON_CPU = ("resnet18", "many-small")  # lists that a machine without a GPU measures within minutes

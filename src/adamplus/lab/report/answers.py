@@ -1,4 +1,4 @@
-"""The answer to a comparison, in a sentence a task."""
+"""The answer of a comparison: one or two sentences per task."""
 
 import math
 
@@ -8,36 +8,35 @@ from .rows import ContenderRow
 
 
 def answer(task: TaskResults, table: list[ContenderRow]) -> str:
-    """Who leads on that task, as far as the runs can tell; `table` is the task's, best first."""
-    told = [row for row in table if row.score.mean is not None and math.isfinite(row.score.mean)]
-    if not told:
+    """The leader on a task, as far as its runs can tell; `table` is the task's, best first."""
+    measured = [row for row in table if row.score.mean is not None and math.isfinite(row.score.mean)]
+    if not measured:
         return _no_answer(task, table)
-    best, *others = told
+    best, *others = measured
     score = f"a test {task.metric} of {plus_minus(best.score)} (n = {best.score.n})"
-    unmeasured = [row.label for row in table if row not in told and row.tried > row.diverged]
+    unmeasured = [row.label for row in table if row not in measured and row.tried > row.diverged]
     end = "." + (f" {listed(unmeasured)} finished without a finite test {task.metric}." if unmeasured else "")
     end += _lost(table)
     if not others:
         return f"{best.label} alone has {'' if unmeasured else 'finished, with '}{score}{end}"
     if best.interval is None:
-        return f"{best.label} has the best mean, {score}, but a single run tells nothing of the spread: no rank{end}"
+        return f"{best.label} has the best mean, {score}, but a single run does not show the spread: no rank{end}"
     behind = [row.label for row in others if _behind(best, row)]
     level = [row.label for row in others if row.interval is not None and row.label not in behind]
     single = [row.label for row in others if row.interval is None]
     if single:
-        end = f"; {listed(single)} ran to the end only once and {_have(single)} no rank{end}"
+        end = f"; {listed(single)} finished only once and {_have(single)} no rank{end}"
     if not level:
         return f"{best.label} leads with {score}{end}" if behind else f"{best.label} has {score}{end}"
     if behind:
         end = f"; {listed(behind)} {'are' if len(behind) > 1 else 'is'} behind{end}"
-    start = "No one leads" if behind else "No one separates"
     if best.lost:
         return (
-            f"{start}: {best.label} has the best mean, {score}, of the runs that finished, but others of it were lost, "
-            f"which count as worse than any{end}"
+            f"No clear leader: {best.label} has the best mean, {score}, of the runs that finished, "
+            f"but it lost other runs, which count as worse than any that finished{end}"
         )
     return (
-        f"{start}: {best.label} has the best mean, {score}, and its interval overlaps with "
+        f"No clear leader: {best.label} has the best mean, {score}, and its interval overlaps with "
         f"{'those' if len(level) > 1 else 'that'} of {listed(level)}{end}"
     )
 
@@ -62,13 +61,13 @@ def _no_answer(task: TaskResults, table: list[ContenderRow]) -> str:
 
 
 def _lost(table: list[ContenderRow]) -> str:
-    """Means are over the runs that finished: who lost some is said beside them."""
-    said, wholly = [], dict[str, list[str]]()
+    """Contenders that lost runs: the means do not contain those."""
+    partly, wholly = [], dict[str, list[str]]()
     for row in table:
         how = " or ".join(name for name, count in (("diverged", row.diverged), ("failed", row.failed)) if count)
         if row.lost and row.lost == row.ended:
             wholly.setdefault(how, []).append(row.label)
         elif row.lost:
-            said.append(f"{row.lost} of {row.ended} runs of {row.label} {how}")
-    text = listed(said + [f"every run of {listed(labels)} {how}" for how, labels in wholly.items()])
+            partly.append(f"{row.lost} of {row.ended} runs of {row.label} {how}")
+    text = listed(partly + [f"every run of {listed(labels)} {how}" for how, labels in wholly.items()])
     return f" {text[0].upper()}{text[1:]}." if text else ""

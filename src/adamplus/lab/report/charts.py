@@ -1,4 +1,4 @@
-"""What the page's charts draw: means and spreads, ready to be embedded."""
+"""Data of the page's charts: means and standard errors as JSON."""
 
 import math
 import re
@@ -11,12 +11,12 @@ from .rows import ContenderRow
 
 AXES = ("epoch", "step", "seconds")
 OWN = ("norm_sum", "eta", "norm", "z_error", "g_error", "gradient")
-"""The family's own columns."""
+"""Columns that only Adam⁺'s family has."""
 SPLIT = re.compile(r"(running|train|validation|test)_(.+)")
 
 
 def charts(results: Results, tables: list[list[ContenderRow]]) -> dict[str, Any]:
-    """Everything that the page's script needs, without a number that JSON does not have."""
+    """All data of the page's script; numbers that are not finite are null."""
     return {
         "labels": [
             {"name": label, "colour": colour, "dash": dash}
@@ -45,7 +45,7 @@ def _task(results: Results, task: TaskResults, table: list[ContenderRow]) -> dic
 
 
 def curves(runs: list[StoredRun]) -> dict[str, Any]:
-    """Mean, standard error and number of runs of every column after each epoch, over the runs that got there."""
+    """Mean, standard error and number of runs of every column after each epoch, over the runs that reached it."""
     longest = max((len(run.epochs) for run in runs), default=0)
     there = [[run.epochs[i] for run in runs if i < len(run.epochs)] for i in range(longest)]
     known = {column for epochs in there for epoch in epochs for column in epoch}
@@ -65,11 +65,11 @@ def _column(there: list[list[dict[str, Any]]], column: str) -> dict[str, list[fl
 
 
 def _numbers(epochs: list[dict[str, Any]], column: str) -> Iterable[float]:
-    """The finite ones: the last epoch of a diverged run is no point of a curve."""
+    """The finite numbers of a column: the last epoch of a diverged run is no point of a curve."""
     values = (epoch.get(column) for epoch in epochs)
     return [value for value in values if isinstance(value, (int, float)) and math.isfinite(value)]
 
 
 def _json(value: float | None) -> float | None:
-    """Six digits are more than a chart shows, and half as many bytes."""
+    """The value with six digits, which are enough for a chart and halve the page's data; None if it is not finite."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")

@@ -1,4 +1,4 @@
-"""The result table as files that others read: CSV, Markdown, LaTeX."""
+"""The result table as CSV, Markdown and LaTeX."""
 
 import json
 from typing import Any
@@ -7,11 +7,11 @@ from .._present import csv_table, escape_markdown, latex_table, markdown_table
 from .rows import ContenderRow, grid
 
 LEFT = ("optimizer", "settings")
-"""Columns of words."""
+"""Columns of text."""
 
 
 def to_csv(table: list[ContenderRow]) -> str:
-    """A line a row, numbers in full; empty where there is none."""
+    """All rows as CSV, with all digits; a missing number is an empty cell."""
     lines = [_plain(row) for row in table]
     return csv_table(list(lines[0]), (line.values() for line in lines))
 
@@ -57,7 +57,7 @@ def _plain(row: ContenderRow) -> dict[str, Any]:
 
 
 def to_markdown(table: list[ContenderRow]) -> str:
-    """A table a task."""
+    """One Markdown table per task."""
     parts = []
     for group in _by_task(table):
         head, *lines = ([escape_markdown(cell) for cell in line] for line in grid(group))
@@ -66,7 +66,7 @@ def to_markdown(table: list[ContenderRow]) -> str:
 
 
 def to_latex(table: list[ContenderRow]) -> str:
-    """A tabular a task, for booktabs."""
+    """One LaTeX tabular per task, for booktabs."""
     grids = [(group[0].task.title, grid(group)) for group in _by_task(table)]
     return "\n\n".join(latex_table(title, head, lines, LEFT) for title, (head, *lines) in grids) + "\n"
 

@@ -1,4 +1,4 @@
-"""Runs that a comparison names, and its folder does not have."""
+"""Runs that comparison.json names and that have no folder."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from .._store import CorruptError, Run
 
 @dataclass(frozen=True)
 class MissingRun:
-    """A run that has not begun, or that failed before it could say what it was."""
+    """A run that has not begun, or that failed before it wrote its settings."""
 
     folder: str
     phase: str
     task: str | None
     label: str | None
-    """None where the comparison does not tell whose it is."""
+    """Task and label are None if comparison.json does not determine them."""
     failure: str | None
-    """Why it failed, if it did."""
+    """Why the run failed; None if it has not begun."""
 
 
 def missing_runs(root: Path, comparison: Mapping[str, Any], there: Iterable[str]) -> list[MissingRun]:
-    """All of them, in the comparison's order; `there` are the folders that have runs, readable or not."""
+    """The missing runs in the comparison's order; `there` are the folders of runs that exist, readable or not."""
     named = list(comparison.get("runs", []))
     owners = _owners(comparison, named)
     known = set(there)
@@ -38,7 +38,7 @@ def _phase(folder: str) -> str:
 
 
 def _owners(comparison: Mapping[str, Any], named: list[str]) -> list[tuple[str | None, str | None]]:
-    """Whose the runs are: folders do not have labels in their names, but the order in which they are named tells."""
+    """Task and label of each run: folder names contain no label, but runs are named in the order of the plan."""
     pairs = [(task, label) for task in comparison.get("tasks", []) for label in comparison.get("labels", [])]
     searched, tune = comparison.get("search", {}), comparison.get("tune", 0)
     trials = [(pair, "search") for pair in pairs if searched.get(pair[1]) for _ in range(tune)]

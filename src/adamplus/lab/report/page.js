@@ -1,9 +1,9 @@
-// Draws the page's charts from the data that is embedded in it, and switches contenders in all of them at once.
+// Draws the charts from the data embedded in the page, and shows or hides contenders in all of them at once.
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const shown = data.labels.map(() => true);
-  const redraws = []; // a function a chart
+  const redraws = []; // one function per chart
 
   const SPLITS = ["test", "validation", "train", "running"];
   const AXES = { epoch: "epochs", step: "steps", seconds: "seconds" };
@@ -18,7 +18,7 @@
     return made;
   }
 
-  // Plotly reads a little HTML in texts; a name is to be shown as it is.
+  // Plotly interprets some HTML in texts; names must be shown literally.
   const literal = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const short = (value, digits) => Number(value.toPrecision(digits)).toString();
   const translucent = (colour) => colour + "2e";
@@ -30,13 +30,13 @@
     };
   }
 
-  // Of a logarithmic axis, 1, 2 and 5 are labelled; over many orders, powers of ten alone.
+  // A logarithmic axis has labels at 1, 2 and 5, or only at powers of ten if it spans many.
   function scaled(title, scale, [low, high]) {
     const log = { type: "log", dtick: high > 2000 * low ? 1 : "D2", tickformat: "~g" };
     return axis(title, scale === "log" ? log : {});
   }
 
-  // The axis that curves are followed along: the values of all of them at the place nearest to the pointer.
+  // The horizontal axis: hovering shows the values of all curves at the point nearest to the pointer.
   function along(unit, title) {
     const spike = { spikecolor: GREY, spikethickness: 1, spikedash: "solid" };
     return axis(title, { ...spike, unifiedhovertitle: { text: `%{x:.4~g} ${unit}` } });
@@ -50,7 +50,7 @@
       font: { family: FONT, size: 12 },
       hovermode: narrow ? "closest" : "x unified", hoverdistance: narrow ? 20 : -1,
       hoverlabel: { namelength: -1, font: { family: FONT, size: 12 } },
-      dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom", // a finger scrolls the page
+      dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom", // on a touch screen, dragging scrolls the page
       xaxis: x, yaxis: y, ...more,
     };
   }
@@ -62,7 +62,7 @@
       const { traces, frame } = make();
       Plotly.react(box, traces, frame, { displayModeBar: false, responsive: true });
     };
-    redraws.push(draw); // the first time when all boxes are there, and so have their widths
+    redraws.push(draw); // first called when all boxes exist and have their widths
     return draw;
   }
 
@@ -85,7 +85,7 @@
     bar.append(...buttons, ...(buttons.length > 2 ? [all, none] : []));
   }
 
-  // A line and its band. Single-point optimizers have no column at ŵ: their w is where they train, too.
+  // A line and its band. Optimizers with one point have no column at ŵ: they train at w.
   function line(task, i, column, x, fallback) {
     const curve = task.curves[i];
     const values = curve.columns[column] || curve.columns[fallback];
@@ -120,7 +120,7 @@
     const known = values.filter((value) => value !== null);
     return [Math.min(...known), Math.max(...known)];
   }
-  // What falls by a factor of many would, drawn linearly, lie on the axis where it matters; what rises does not.
+  // Values that fall by a large factor are logarithmic, or their end would lie on the axis; rising values are linear.
   const chosenScale = ([low, high], rises) => (!rises && low > 0 && high > 8 * low ? "log" : "linear");
 
   function choice(title, options, chosen, change) {
@@ -134,7 +134,7 @@
     return element("fieldset", { class: "choice" }, element("legend", {}, title), ...labels);
   }
 
-  // A line at the target. On a logarithmic axis, plotly places shapes by value, and texts by exponent.
+  // A line at the target. On a logarithmic axis, Plotly places shapes by value and texts by exponent.
   function goal(value, level) {
     const line = { color: GREY, width: 1, dash: "dot" };
     const text = { text: "target", showarrow: false, xanchor: "left", yanchor: "bottom", font: { size: 11 } };
@@ -147,7 +147,7 @@
   function learningCurves(task) {
     const columns = new Set(task.curves.flatMap((curve) => Object.keys(curve.columns)));
     const pattern = /^(running|train|validation|test)_(.+?)(_hat)?$/;
-    // A column is of ŵ only beside the same one of w: a metric may be called y_hat.
+    // A column ends in _hat for ŵ only if there is the same column for w: a metric may be called y_hat.
     const paired = ([name, split, quantity, hat = ""]) =>
       (columns.has(`${split}_${quantity}`) ? [name, split, quantity, hat] : [name, split, quantity + hat, ""]);
     const names = [...columns].map((name) => pattern.exec(name)).filter(Boolean).map(paired);
@@ -192,8 +192,8 @@
     const set = (key) => (value) => { now[key] = value; if (key !== "y") now.y = null; draw(); };
     controls.append(choice("Show", quantities.map((q) => [q, q]), now.quantity, set("quantity")));
     if (twoPoints) controls.append(choice("at", [["w", "w"], ["ŵ", "ŵ"]], now.point, set("point")));
-    const said = (split) => (split === "running" ? "running mean" : split);
-    controls.append(choice("on", splits.map((split) => [split, said(split)]), now.split, set("split")));
+    const title = (split) => (split === "running" ? "running mean" : split);
+    controls.append(choice("on", splits.map((split) => [split, title(split)]), now.split, set("split")));
     controls.append(choice("against", Object.entries(AXES), now.x, set("x")));
     controls.append(choice("scale", [["linear", "linear"], ["log", "log"]], "linear", set("y")));
     draw = chart(section, make);
@@ -250,7 +250,7 @@
       const x = axis("learning rate", { type: "log", dtick: 1, tickformat: "~g" });
       const y = scaled(`validation ${task.metric}`, chosenScale(range, task.higher), range);
       const more = { hovermode: "closest", hoverdistance: 20 };
-      if (losers.length) { // above the others, a row of crosses each
+      if (losers.length) { // one row of crosses per contender, above the lines
         y.domain = [0, 1 - 0.05 * losers.length];
         more.yaxis2 = { domain: [y.domain[1], 1], range: [-0.5, losers.length - 0.5], visible: false, fixedrange: true };
       }
@@ -301,7 +301,7 @@
   some("costs", data.tasks.map(costs));
   redraws.forEach((draw) => draw());
 
-  // Paper is narrower than most windows, and charts do not shrink by themselves.
+  // Paper is narrower than most windows, and charts do not shrink automatically.
   const every = (change) => document.querySelectorAll(".chart").forEach((box) => Plotly.relayout(box, change(box)));
   const onPaper = (box) => ({ width: box.closest(".pair") ? 320 : 660, autosize: false });
   window.addEventListener("beforeprint", () => every(onPaper));

@@ -1,4 +1,4 @@
-"""The page of a comparison: one file that needs nothing else to be looked at."""
+"""The page of a comparison: one HTML file that contains all it needs."""
 
 from importlib.resources import files
 from string import Template
@@ -12,7 +12,7 @@ from .sections import answers, method, notes, rerun, result_table, run_table
 
 
 def page(results: Results, tables: list[list[ContenderRow]]) -> str:
-    """The whole page as text."""
+    """The HTML of the page."""
     here = files("adamplus.lab.report")
     parts = {name: (here / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
     titles = listed([task.title for task in results.tasks])
@@ -34,7 +34,7 @@ def page(results: Results, tables: list[list[ContenderRow]]) -> str:
 
 
 def _plotly() -> str:
-    """The library that draws, as text: the page is looked at where there may be no network."""
+    """The source of Plotly: the page must work without a network."""
     try:
         from plotly.offline import get_plotlyjs
     except ModuleNotFoundError as error:
@@ -43,28 +43,28 @@ def _plotly() -> str:
 
 
 def _warnings(results: Results) -> Markup:
-    """A word on what is missing, where something is."""
-    said = []
-    told = {task.name for task in results.tasks}
-    if missing := [name for name in results.comparison.get("tasks", []) if name not in told]:
-        said.append(f"There are no runs yet of {listed(missing)}.")
+    """Warnings about runs that are missing or unreadable."""
+    warnings = []
+    there = {task.name for task in results.tasks}
+    if missing := [name for name in results.comparison.get("tasks", []) if name not in there]:
+        warnings.append(f"There are no runs of {listed(missing)} yet.")
     if text := _waiting(results):
-        said.append(text)
+        warnings.append(text)
     if count := len(results.unreadable):
         folders = f"{count} run folder{'s' if count > 1 else ''}"
-        said.append(f"{folders} could not be read; what is wrong is in the table of runs.")
-    return join(*(tag("p", text, class_="warning") for text in said))
+        warnings.append(f"{folders} could not be read; the table of runs has the reasons.")
+    return join(*(tag("p", text, class_="warning") for text in warnings))
 
 
 def _waiting(results: Results) -> str:
-    """How many runs the comparison names that there is nothing of."""
-    asked = len(results.comparison.get("runs", []))
+    """A sentence about the runs that the comparison names and that do not exist."""
+    planned = len(results.comparison.get("runs", []))
     early = sum(run.failure is not None for run in results.missing)
     waiting = len(results.missing) - early
-    said = [f"{waiting} {'have' if waiting > 1 else 'has'} not begun"] if waiting else []
-    said += [f"{early} failed before {'they' if early > 1 else 'it'} began"] if early else []
+    counts = [f"{waiting} {'have' if waiting > 1 else 'has'} not begun"] if waiting else []
+    counts += [f"{early} failed before {'they' if early > 1 else 'it'} began"] if early else []
     return (
-        f"Of the {asked} runs of this comparison, {listed(said)}; the same command trains what is missing."
-        if said
+        f"Of the {planned} runs of this comparison, {listed(counts)}. The same command trains the missing runs."
+        if counts
         else ""
     )

@@ -1,4 +1,4 @@
-"""What a store's runs say: read, and sorted by task and contender."""
+"""The runs of a folder, read and sorted by task and contender."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -13,126 +13,126 @@ from .schema import check_comparison, check_run
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One run, read."""
+    """A run as its folder stores it."""
 
     folder: str
     settings: dict[str, Any]
     epochs: list[dict[str, Any]]
     end: dict[str, Any]
-    """Empty while the run has not ended."""
+    """Empty until the run has ended."""
     counted: bool = True
-    """False for what an earlier comparison in the same folder left: another task file, budget or choice of settings."""
+    """False for runs of an earlier comparison in the same folder: another task file, budget or choice of settings."""
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What the run was asked to do."""
+        """The specification of the run."""
         return self.settings["spec"]
 
     @property
     def status(self) -> str:
-        """How it ended; `unfinished` where it did not."""
+        """How the run ended; `unfinished` if it has not."""
         return self.end.get("status", "unfinished")
 
     def last(self, column: str) -> float | None:
-        """A column's value after the last epoch, if there is one."""
+        """A column's value after the last epoch; None if there is none."""
         value = self.epochs[-1].get(column) if self.epochs else None
         return None if value is None else float(value)
 
 
 @dataclass(frozen=True)
 class TaskResults:
-    """The runs of one task that count, by label."""
+    """The counted runs of one task, by label."""
 
     name: str
     title: str
-    """The name, shorter where it is a path."""
+    """The task's name; the stem of a file's path."""
     about: dict[str, Any]
     finals: dict[str, list[StoredRun]]
     trials: dict[str, list[StoredRun]]
     missing: list[MissingRun] = field(default_factory=list)
-    """Runs of this task that are named and not there."""
+    """Runs of this task that comparison.json names and that do not exist."""
 
     @property
     def metric(self) -> str:
-        """What contenders are judged by."""
+        """The metric by which contenders are compared."""
         return self.about["metric"]
 
     @property
     def higher(self) -> bool:
-        """Whether more of the metric is better."""
+        """Whether a higher metric is better."""
         return self.about.get("better") == "higher"
 
     def of(self, label: str, *statuses: str) -> list[StoredRun]:
-        """The final runs of a contender that ended so."""
+        """The final runs of a contender with one of these statuses."""
         return [run for run in self.finals.get(label, []) if run.status in statuses]
 
 
 @dataclass(frozen=True)
 class Results:
-    """All that a store has."""
+    """All runs of a folder, and its comparison.json."""
 
     comparison: dict[str, Any]
-    """What `comparison.json` says; empty where there is none."""
+    """The content of comparison.json; empty if there is none."""
     labels: list[str]
     tasks: list[TaskResults]
     runs: list[StoredRun]
     unreadable: dict[str, str] = field(default_factory=dict)
-    """Folders, and what is wrong with them."""
+    """Folders that cannot be read, with the reasons."""
     missing: list[MissingRun] = field(default_factory=list)
-    """Runs that are named and not there."""
+    """Runs that comparison.json names and that do not exist."""
 
     def chosen(self, task: TaskResults, label: str) -> dict[str, Any] | None:
-        """The settings of the final runs; None where there are none yet."""
-        asked = self.comparison.get("chosen", {}).get(task.name, {}).get(label)
+        """The settings of the final runs; None if none have been chosen yet."""
+        planned = self.comparison.get("chosen", {}).get(task.name, {}).get(label)
         finals = task.finals.get(label)
-        return finals[0].spec["settings"] if finals else asked
+        return finals[0].spec["settings"] if finals else planned
 
     def ranges(self, label: str) -> dict[str, Any]:
-        """What is declared to be searched, whether it was or not."""
+        """The declared search ranges of a contender, whether they were searched or not."""
         return (self.comparison.get("ranges") or self.comparison.get("search") or {}).get(label, {})
 
 
 def read(root: Path) -> Results:
-    """Everything under a comparison's folder that can be read."""
+    """Read all runs under a comparison's folder."""
     store = Store(root)
-    records, unreadable = [], {}
+    stored, unreadable = [], {}
     for run in store.runs():
         folder = run.folder.relative_to(root).as_posix()
         try:
-            records.append(read_run(run, folder))
+            stored.append(read_run(run, folder))
         except CorruptError as error:
             unreadable[folder] = str(error)
-    if not records:
+    if not stored:
         broken = "".join(f"; {folder}: {reason}" for folder, reason in unreadable.items())
-        raise InputError(f"{root}: there are no runs to report{broken}. `adamplus compare --out {root}` makes some")
+        raise InputError(f"{root}: there are no runs to report{broken}. Make some with `adamplus compare --out {root}`")
     comparison = _comparison(root)
-    records = _count(records, comparison)
-    counted = [record for record in records if record.counted]
+    stored = _count(stored, comparison)
+    counted = [run for run in stored if run.counted]
     if not counted:
         raise InputError(
-            f"{root}: none of its {len(records)} runs belongs to what {COMPARISON} tells of; "
-            "start that comparison again, or remove the file to have a report of the runs alone"
+            f"{root}: none of its {len(stored)} runs belongs to the comparison in {COMPARISON}. "
+            "Start that comparison again, or remove the file to report the runs alone"
         )
-    labels = _in_order(comparison.get("labels", []), [record.spec["label"] for record in counted])
-    names = _in_order(comparison.get("tasks", []), [record.spec["task"] for record in counted])
+    labels = _in_order(comparison.get("labels", []), [run.spec["label"] for run in counted])
+    names = _in_order(comparison.get("tasks", []), [run.spec["task"] for run in counted])
     titles = _titles(names)
-    lacking = missing_runs(root, comparison, [*(record.folder for record in records), *unreadable])
+    missing = missing_runs(root, comparison, [*(run.folder for run in stored), *unreadable])
     tasks = [
         _task(
             name,
             titles[name],
             labels,
-            [record for record in counted if record.spec["task"] == name],
-            [run for run in lacking if run.task == name],
+            [run for run in counted if run.spec["task"] == name],
+            [run for run in missing if run.task == name],
         )
         for name in names
-        if any(record.spec["task"] == name for record in counted)
+        if any(run.spec["task"] == name for run in counted)
     ]
-    return Results(comparison, labels, tasks, records, unreadable, lacking)
+    return Results(comparison, labels, tasks, stored, unreadable, missing)
 
 
 def read_run(run: Run, folder: str) -> StoredRun:
-    """Everything that a folder says of its run; raises CorruptError where it says too little."""
+    """Read a run from its folder; CorruptError if its files lack something."""
     run.check()
     settings, epochs, end = run.settings(), run.metrics(), run.end() or {}
     check_run(settings, epochs, end)
@@ -146,37 +146,35 @@ def _comparison(root: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path} cannot be read ({error}): remove it, and the report is made of the runs alone"
-        ) from error
+        raise InputError(f"{path} cannot be read ({error}): remove it to report the runs alone") from error
     return check_comparison(path, content)
 
 
-def _count(records: list[StoredRun], comparison: dict[str, Any]) -> list[StoredRun]:
-    """Mark what belongs to the last comparison: a folder may have seen others, whose numbers are of other things."""
+def _count(stored: list[StoredRun], comparison: dict[str, Any]) -> list[StoredRun]:
+    """Mark the runs of the last comparison: earlier ones in the folder may have had another task or budget."""
     newest: dict[Any, StoredRun] = {}
-    for record in sorted(records, key=lambda record: str(record.settings.get("started", ""))):
-        newest[_contest(record)] = record
-        newest[_contest(record), record.spec["label"]] = record
+    for run in sorted(stored, key=lambda run: str(run.settings.get("started", ""))):
+        newest[_group(run)] = run
+        newest[_group(run), run.spec["label"]] = run
 
-    def counts(record: StoredRun) -> bool:
+    def counts(run: StoredRun) -> bool:
         if "runs" in comparison:
-            return record.folder in comparison["runs"]
-        spec, contest = record.spec, _contest(record)
+            return run.folder in comparison["runs"]
+        spec, group = run.spec, _group(run)
         same = all(
-            spec.get(key) == newest[contest].spec.get(key) for key in ("task_digest", "epochs", "device", "precision")
+            spec.get(key) == newest[group].spec.get(key) for key in ("task_digest", "epochs", "device", "precision")
         )
-        own = spec.get("optimizer_digest") == newest[contest, spec["label"]].spec.get("optimizer_digest")
-        return same and own and _asked_for(spec, comparison)
+        own = spec.get("optimizer_digest") == newest[group, spec["label"]].spec.get("optimizer_digest")
+        return same and own and _in_plan(spec, comparison)
 
-    return [replace(record, counted=counts(record)) for record in records]
-
-
-def _contest(record: StoredRun) -> tuple[str, str]:
-    return record.spec["task"], record.spec["phase"]
+    return [replace(run, counted=counts(run)) for run in stored]
 
 
-def _asked_for(spec: dict[str, Any], comparison: dict[str, Any]) -> bool:
+def _group(run: StoredRun) -> tuple[str, str]:
+    return run.spec["task"], run.spec["phase"]
+
+
+def _in_plan(spec: dict[str, Any], comparison: dict[str, Any]) -> bool:
     if spec["task"] not in comparison.get("tasks", [spec["task"]]):
         return False
     if spec["label"] not in comparison.get("labels", [spec["label"]]):
@@ -190,21 +188,21 @@ def _asked_for(spec: dict[str, Any], comparison: dict[str, Any]) -> bool:
     )
 
 
-def _in_order(asked: list[str], found: list[str]) -> list[str]:
-    return list(dict.fromkeys([*asked, *sorted(set(found))]))
+def _in_order(planned: list[str], found: list[str]) -> list[str]:
+    return list(dict.fromkeys([*planned, *sorted(set(found))]))
 
 
 def _titles(names: list[str]) -> dict[str, str]:
-    """Files by their stems, unless two have the same."""
+    """Titles of tasks: a file's stem, unless two files have the same."""
     stems = {name: Path(name).stem if name.endswith(".py") else name for name in names}
     return {name: stem if list(stems.values()).count(stem) == 1 else name for name, stem in stems.items()}
 
 
-def _task(name: str, title: str, labels: list[str], records: list[StoredRun], lacking: list[MissingRun]) -> TaskResults:
-    about = max(records, key=lambda record: str(record.settings.get("started", ""))).settings["task"]
+def _task(name: str, title: str, labels: list[str], stored: list[StoredRun], missing: list[MissingRun]) -> TaskResults:
+    about = max(stored, key=lambda run: str(run.settings.get("started", ""))).settings["task"]
     by: dict[str, dict[str, list[StoredRun]]] = {"final": {}, "search": {}}
     for label in labels:
-        for record in records:
-            if record.spec["label"] == label:
-                by[record.spec["phase"]].setdefault(label, []).append(record)
-    return TaskResults(name, title, about, by["final"], by["search"], lacking)
+        for run in stored:
+            if run.spec["label"] == label:
+                by[run.spec["phase"]].setdefault(label, []).append(run)
+    return TaskResults(name, title, about, by["final"], by["search"], missing)

@@ -1,4 +1,4 @@
-"""The result table: what is told of each contender on each task."""
+"""The result table: one row per contender and task."""
 
 import math
 import re
@@ -43,20 +43,20 @@ class ContenderRow:
     label: str
     rank: tuple[int, int] | None
     score: Summary
-    """The task's metric on test data, at w, after the last epoch of the runs that finished."""
+    """The task's metric on test data, at w, after the last epoch, over the runs that finished."""
     loss: Summary
     reached: list[float]
     """Training seconds of the runs that reached the target."""
     tried: int
-    """Runs that finished or diverged: those that had a chance to reach it."""
+    """Number of runs that finished or diverged, so that they could reach the target."""
     steps_per_second: float | None
     state_per_parameter: float | None
-    """Bytes."""
+    """Bytes of optimizer state per parameter."""
     peak_bytes: float | None
     sensitivity: Sensitivity | None
     settings: dict[str, Any] | None
     edge: list[str]
-    """Settings of which nothing further out was tried: better ones may lie beyond."""
+    """Settings whose best value is the outermost one tried: better ones may lie beyond."""
     untuned: bool
     """Whether no trial finished, so that the settings are the middles of their ranges."""
     diverged: int
@@ -66,27 +66,27 @@ class ContenderRow:
 
     @property
     def ended(self) -> int:
-        """Runs that finished, diverged or failed."""
+        """Number of runs that finished, diverged or failed."""
         return self.tried + self.failed
 
     @property
     def lost(self) -> int:
-        """Runs that count as worse than any that finished."""
+        """Number of runs that diverged or failed: they count as worse than any that finished."""
         return self.diverged + self.failed
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """What ranks go by: the score's, without an end on the worse side where runs were lost."""
+        """The interval for ranks: the score's, unbounded on the worse side if runs were lost."""
         return with_losses(self.score.interval, self.lost, self.task.higher)
 
     @property
     def target_seconds(self) -> float | None:
-        """Mean over the runs that reached the target."""
+        """Mean training seconds of the runs that reached the target."""
         return summarize(self.reached).mean
 
 
 def rows(results: Results, task: TaskResults) -> list[ContenderRow]:
-    """A row a contender, the best mean first, those without one last."""
+    """One row per contender, the best mean first, contenders without a mean last."""
     found = [_row(results, task, label) for label in results.labels]
     places = ranks({row.label: row.interval for row in found}, task.higher)
     ranked = [replace(row, rank=places.get(row.label)) for row in found]
@@ -130,7 +130,7 @@ def _row(results: Results, task: TaskResults, label: str) -> ContenderRow:
 
 
 def seconds_to_target(task: TaskResults, run: StoredRun) -> float | None:
-    """Training seconds at the first epoch whose test metric is at least as good as the target."""
+    """Training seconds until the end of the first epoch whose test metric is at least as good as the target."""
     target = task.about.get("target")
     if target is None:
         return None
@@ -142,13 +142,13 @@ def seconds_to_target(task: TaskResults, run: StoredRun) -> float | None:
 
 
 def state_per_parameter(run: StoredRun) -> float | None:
-    """Bytes that the optimizer keeps, for each number that it trains."""
+    """Bytes of optimizer state per trained number."""
     held, parameters = run.end.get("state_bytes"), run.settings.get("parameters")
     return held / parameters if held is not None and parameters else None
 
 
 def learning_rates(results: Results, task: TaskResults, label: str) -> Sensitivity | None:
-    """What the search says of the learning rate."""
+    """Sensitivity to the learning rate, from the trials of the search."""
     ended = [run for run in task.trials.get(label, []) if run.status != "unfinished"]
     pairs = [
         (float(run.spec["settings"]["lr"]), run.last(f"validation_{task.metric}") if run.status == "finished" else None)
@@ -159,7 +159,7 @@ def learning_rates(results: Results, task: TaskResults, label: str) -> Sensitivi
 
 
 def _bounds(declared: str) -> tuple[float, float] | None:
-    """The ends of `log-uniform, 0.01 to 10`."""
+    """The ends of a range declared as `log-uniform, 0.01 to 10`; None if it is none."""
     found = re.search(r"(\d\S*) to (\d\S*)", declared)
     try:
         low, high = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
@@ -169,7 +169,7 @@ def _bounds(declared: str) -> tuple[float, float] | None:
 
 
 def _untuned(results: Results, task: TaskResults, label: str) -> bool:
-    """Whether there was a search, final runs went on from it, and none of its trials has a metric."""
+    """Whether settings were chosen after a search in which no trial has a metric."""
     trials = task.trials.get(label, [])
     searched = trials or any(run.label == label and run.phase == "search" for run in task.missing)
     values = [run.last(f"validation_{task.metric}") for run in trials if run.status == "finished"]
@@ -181,7 +181,7 @@ def _untuned(results: Results, task: TaskResults, label: str) -> bool:
 
 
 def cells(row: ContenderRow) -> list[str]:
-    """What the table says of a row, in the order of `HEADINGS`."""
+    """The cells of a row, in the order of `HEADINGS`."""
     return [
         rank_text(row.rank),
         row.label,
@@ -198,7 +198,7 @@ def cells(row: ContenderRow) -> list[str]:
 
 
 def rank_text(rank: tuple[int, int] | None) -> str:
-    """One place, or a range of them."""
+    """A place, or a range of places."""
     if rank is None:
         return DASH
     return str(rank[0]) if rank[0] == rank[1] else f"{rank[0]}–{rank[1]}"
@@ -218,7 +218,7 @@ def _lr_text(row: ContenderRow) -> str:
     found = row.sensitivity
     if row.untuned:
         return "no trial finished"
-    if found is None or found.spacing == 1:  # a single trial, of a range that nobody has declared
+    if found is None or found.spacing == 1:  # a single trial without a declared range
         return DASH
     good = f"< ×{_factor(found.spacing, 2)}" if found.factor == 1 else f"×{_factor(found.factor, 3)}"
     return f"{good} of ×{_factor(found.searched, 3)}{', at the edge' if 'lr' in row.edge else ''}"
@@ -229,14 +229,14 @@ def _factor(value: float, digits: int) -> str:
 
 
 def lost_text(row: ContenderRow) -> str:
-    """Runs that are not in the means."""
+    """Numbers of the runs that are not in the means."""
     counts = {"diverged": row.diverged, "failed": row.failed, "unfinished": row.unfinished}
     counts["not begun"] = row.not_begun
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or DASH
 
 
 def grid(table: list[ContenderRow]) -> list[list[str]]:
-    """Headings and lines of one task's table, with the metric's name; a metric that is the loss is told once."""
+    """Headings and lines of one task's table, with the metric's name and without a second column for the loss."""
     metric = table[0].task.metric
     kept = [i for i, heading in enumerate(HEADINGS) if (heading, metric) != ("test loss", "loss")]
     names = [f"test {metric}" if heading == "test metric" else heading for heading in HEADINGS]

@@ -1,4 +1,4 @@
-"""Whether what a folder's JSON files hold is of the types that a report counts on."""
+"""Checks that a folder's JSON files have the types that a report needs."""
 
 import reprlib
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ def _number(value: Any) -> bool:
 
 
 def _drawable(value: Any) -> bool:
-    """Anything but a whole number that no float holds: charts leave out what is no number."""
+    """Whether a value is no integer too large for a float; charts leave out other values that are no numbers."""
     return not isinstance(value, int) or _number(value)
 
 
@@ -52,7 +52,7 @@ SPEC: dict[str, tuple[Check, str]] = {
     "epochs": (_whole, "a whole number"),
     "phase": (lambda value: value in ("search", "final"), "search or final"),
 }
-"""What every run's specification has."""
+"""Required fields of every run's specification."""
 SETTINGS: dict[str, tuple[Check, str]] = {
     "parameters": (_maybe(_number), "a number"),
     "versions": (_maybe(_object), "an object"),
@@ -80,10 +80,10 @@ COMPARISON: dict[str, tuple[Check, str]] = {
 
 
 def check_run(settings: Mapping[str, Any], epochs: list[dict[str, Any]], end: Mapping[str, Any]) -> None:
-    """Raise CorruptError unless a report can be made of a run's files."""
+    """Raise CorruptError if a run's files lack something that a report needs."""
     spec, task = settings["spec"], settings.get("task")
     if not SPEC.keys() <= spec.keys() or not isinstance(task, dict) or not isinstance(task.get("metric"), str):
-        raise CorruptError("settings.json does not say what was run")
+        raise CorruptError("settings.json does not describe the run")
     for name, content, fields in (
         ("settings.json", spec, SPEC),
         ("settings.json", settings, SETTINGS),
@@ -100,16 +100,16 @@ def check_run(settings: Mapping[str, Any], epochs: list[dict[str, Any]], end: Ma
 
 
 def check_comparison(path: Path, content: Any) -> dict[str, Any]:
-    """The content of a comparison's file, if a report can be made of it."""
-    wrong = _wrong(content, COMPARISON) if isinstance(content, dict) else "it holds no object"
+    """Return the content of comparison.json; InputError if it has wrong types."""
+    wrong = _wrong(content, COMPARISON) if isinstance(content, dict) else "it is not an object"
     if wrong:
-        raise InputError(f"{path}: {wrong}: remove it, and the report is made of the runs alone")
+        raise InputError(f"{path}: {wrong}: remove it to report the runs alone")
     return content
 
 
 def _wrong(content: Mapping[str, Any], fields: Mapping[str, tuple[Check, str]]) -> str | None:
-    """What is wrong with the first field that is there and of another type."""
+    """A message about the first field of a wrong type; None if there is none."""
     for name, (check, allowed) in fields.items():
         if name in content and not check(content[name]):
-            return f"{name} is {reprlib.repr(content[name])}, and should be {allowed}"
+            return f"{name} is {reprlib.repr(content[name])}, but must be {allowed}"
     return None

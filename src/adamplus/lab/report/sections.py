@@ -1,6 +1,7 @@
-"""The parts of the page that are text: answers, how it was done, tables, runs."""
+"""The text of the page: answers, method, result tables, runs."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from .._present import DASH, MARGIN, Markup, duration, join, listed, number, settings, style, tag, versions
@@ -10,11 +11,11 @@ from .results import Results, StoredRun, TaskResults
 from .rows import ContenderRow, grid
 
 WIDTH = 120
-"""Of an interval's picture."""
+"""Width of the picture of an interval, in pixels."""
 
 
 def answers(results: Results, tables: list[list[ContenderRow]]) -> Markup:
-    """A sentence a task."""
+    """The answer on each task."""
     items = [
         tag("div", tag("dt", task.title), tag("dd", answer(task, table)))
         for task, table in zip(results.tasks, tables, strict=True)
@@ -23,16 +24,16 @@ def answers(results: Results, tables: list[list[ContenderRow]]) -> Markup:
 
 
 def method(results: Results) -> Markup:
-    """What was compared, and how: all that one needs to judge the numbers."""
-    said = results.comparison
+    """What was compared and how: command, tasks, search, seeds, hardware, versions, code and date."""
+    comparison = results.comparison
     facts: list[tuple[str, str]] = []
-    if said.get("command"):
-        facts.append(("Command", tag("code", str(said["command"]))))
+    if comparison.get("command"):
+        facts.append(("Command", tag("code", str(comparison["command"]))))
     facts.append(("Tasks", tag("ul", *(tag("li", *_task(task)) for task in results.tasks))))
     facts.append(("Search", _search(results)))
-    seeds = said.get("seeds") or _seeds(results, "final")
+    seeds = comparison.get("seeds") or _seeds(results, "final")
     searched = _seeds(results, "search")
-    fresh = ", none of which the search has seen" if searched and searched.isdisjoint(seeds) else ""
+    fresh = ", none of them used in the search" if searched and searched.isdisjoint(seeds) else ""
     if seeds:
         facts.append(("Seeds", f"{', '.join(map(str, sorted(seeds)))}{fresh}"))
     facts.append(("Hardware", listed(_all(results, lambda run: run.settings.get("hardware")))))
@@ -51,7 +52,7 @@ def _seeds(results: Results, phase: str) -> set[int]:
     return {run.spec["seed"] for run in _counted(results) if run.spec["phase"] == phase}
 
 
-def _all(results: Results, of: Any) -> list[str]:
+def _all(results: Results, of: Callable[[StoredRun], Any]) -> list[str]:
     return list(dict.fromkeys(str(found) for run in _counted(results) if (found := of(run))))
 
 
@@ -60,10 +61,10 @@ def _task(task: TaskResults) -> list[str]:
     runs = [run for group in (task.finals, task.trials) for found in group.values() for run in found]
     epochs = sorted({run.spec["epochs"] for run in runs})
     facts = [
-        f"{' or '.join(map(str, epochs))} epoch{'s' if epochs != [1] else ''} of batches of {about.get('batch', '?')}",
+        f"{' or '.join(map(str, epochs))} epoch{'s' if epochs != [1] else ''}, batch size {about.get('batch', '?')}",
         ", ".join(f"{count:,} {split}" for split, count in (about.get("rows") or {}).items()) + " rows",
         f"{runs[0].settings.get('parameters') or 0:,} parameters",
-        f"judged by {task.metric}, {'higher' if task.higher else 'lower'} is better"
+        f"metric {task.metric}, {'higher' if task.higher else 'lower'} is better"
         + (f", target {about['target']:g}" if about.get("target") is not None else ""),
     ]
     return [
@@ -74,25 +75,25 @@ def _task(task: TaskResults) -> list[str]:
 
 
 def _search(results: Results) -> str:
-    """How settings were come by, with the ranges that are declared for them."""
-    said = results.comparison
+    """How settings were chosen, with their declared ranges."""
+    comparison = results.comparison
     found = max((len(runs) for task in results.tasks for runs in task.trials.values()), default=0)
-    trials = said.get("tune", found)
+    trials = comparison.get("tune", found)
     declared = {label: found for label in results.labels if (found := results.ranges(label))}
     if trials:
         text = (
             f"{trials} trial{'s' if trials != 1 else ''} for each optimizer on each task, "
-            "judged on validation data after the last epoch"
+            "compared on validation data after the last epoch"
         )
-    elif "tune" not in said:
-        return "No trials are in the folder. The settings of each run are in the table of runs."
-    elif declared or "ranges" not in said:
+    elif "tune" not in comparison:
+        return "The folder has no trials. The settings of each run are in the table of runs."
+    elif declared or "ranges" not in comparison:
         text = (
-            "None. Each setting that a search would have chosen was at the middle (the geometric mean) of its declared "
-            "range; all others were as the optimizer has them by itself or was given"
+            "None. Each setting that a search would have chosen was the middle (the geometric mean) of its declared "
+            "range; all others were given or the optimizer’s defaults"
         )
     else:
-        return "None: every optimizer ran with settings that it was given or has by itself."
+        return "None: all settings were given or the optimizer’s defaults."
     items = [
         tag("li", tag("b", label), ": ", ", ".join(f"{key} {space}" for key, space in found.items()))
         for label, found in declared.items()
@@ -108,24 +109,26 @@ def _git(run: StoredRun) -> str:
     git = run.settings.get("git") or {}
     if not git.get("commit"):
         return ""
-    return f"git {str(git['commit'])[:12]}" + (", with changes that are not committed" if git.get("dirty") else "")
+    return f"git {str(git['commit'])[:12]}" + (", with uncommitted changes" if git.get("dirty") else "")
 
 
 def _date(results: Results) -> str:
-    said = results.comparison
-    date = said.get("date") or max((str(run.settings.get("started", ""))[:10] for run in results.runs), default="")
-    wall = said.get("wall_seconds")
-    engine = f", engine {said['engine']}" if said.get("engine") else ""
-    return f"{date}{engine}" + (f", {duration(wall)} in all" if wall else "")
+    comparison = results.comparison
+    date = comparison.get("date") or max(
+        (str(run.settings.get("started", ""))[:10] for run in results.runs), default=""
+    )
+    wall = comparison.get("wall_seconds")
+    engine = f", engine {comparison['engine']}" if comparison.get("engine") else ""
+    return f"{date}{engine}" + (f", {duration(wall)} in total" if wall else "")
 
 
 def result_table(results: Results, task: TaskResults, table: list[ContenderRow]) -> Markup:
-    """One task's table, with a picture of the intervals."""
+    """One task's table with a picture of each interval."""
     names, *lines = grid(table)
     names.insert(3, "95 % interval")
     left = {"optimizer", "settings", "95 % interval"}
     head = tag("tr", *(tag("th", name, scope="col", class_=None if name in left else "number") for name in names))
-    picture = _pictures(table)
+    picture = _interval_pictures(table)
     body = []
     for row, texts in zip(table, lines, strict=True):
         texts[1] = join(swatch(results.labels.index(row.label)), row.label)
@@ -142,19 +145,19 @@ def result_table(results: Results, task: TaskResults, table: list[ContenderRow])
 
 
 def _doubts(table: list[ContenderRow]) -> list[str]:
-    """Where the search has not found what it looked for."""
-    said = []
+    """Notes on settings that the search may not have settled."""
+    notes = []
     for row in table:
         if row.untuned:
-            said.append(f"{row.label}: no trial finished, so its final runs have the middle of the declared range.")
+            notes.append(f"{row.label}: no trial finished, so its final runs have the middle of the declared range.")
         elif row.edge:
             values = settings({key: (row.settings or {}).get(key) for key in row.edge})
-            said.append(f"{row.label}: {values} is best and at the edge of what was tried; better may lie beyond.")
-    return said
+            notes.append(f"{row.label}: {values} is best and at the edge of what was tried; better may lie beyond.")
+    return notes
 
 
-def _pictures(table: list[ContenderRow]) -> Any:
-    """What draws a row's interval, all on one scale: that of the means, so that one wide interval hides nothing."""
+def _interval_pictures(table: list[ContenderRow]) -> Callable[[ContenderRow], str]:
+    """A function that draws a row's interval; the means set the scale, so that a wide interval does not hide others."""
     means = [row.score.mean for row in table if row.score.mean is not None and math.isfinite(row.score.mean)]
     low, high = (min(means), max(means)) if means else (0.0, 0.0)
     pad = 0.25 * (high - low) or abs(high) * 0.01 or 1.0
@@ -178,7 +181,7 @@ def _pictures(table: list[ContenderRow]) -> Any:
 
 
 def swatch(contender: int) -> Markup:
-    """A piece of a contender's line; the charts' legend is made of these."""
+    """A sample of a contender's line; the charts' legend copies it."""
     colour, dash = style(contender)
     strokes = {"dash": "6 3", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "10 3", "longdashdot": "10 3 2 3"}
     line = tag("line", x1="0", y1="5", x2="26", y2="5", stroke=colour, stroke_dasharray=strokes.get(dash))
@@ -186,24 +189,24 @@ def swatch(contender: int) -> Markup:
 
 
 def notes() -> Markup:
-    """What the table's columns mean."""
+    """A paragraph on the meaning of the table's columns."""
     return tag(
         "p",
         "Test metric and loss: mean ± standard error over the n final runs that finished, after the last epoch, at the "
-        "point that one ships (w). Ranks: the places that are possible by Student’s 95 % intervals; a range where "
-        "they overlap, none for single runs. A run that diverged or failed counts as worse than any that finished: the "
-        "interval of an optimizer that lost some has no end on the worse side, so that it is ahead of nobody. Time to "
-        "target: training seconds, evaluation excluded, mean over the runs that reached it. Good lr: tested learning "
-        f"rates around the best one whose validation metric is within {100 * MARGIN:g} % of the best, as a factor, of "
-        "the declared range; “< ×3.1” where the best trial is alone and trials are a factor of 3.1 apart on average, "
-        "so that nothing narrower can be told; “at the edge” where nothing further out than the best was tried. Runs "
-        "lost: not in the means.",
+        "point to deploy (w). Rank: the places that are possible by Student’s 95 % intervals; it is a range if "
+        "intervals overlap, and missing for single runs. A run that diverged or failed counts as worse than any that "
+        "finished: the interval of an optimizer that lost runs is unbounded on the worse side, so it is ahead of no "
+        "other. Time to target: training seconds without evaluation, mean over the runs that reached the target. "
+        "Good lr: the range of tested learning rates around the best one whose validation metric is within "
+        f"{100 * MARGIN:g} % of the best, as a factor, out of the declared range. “< ×3.1”: only the best trial is "
+        "within it, and trials are a factor of 3.1 apart on average, so a narrower range cannot be resolved. “At the "
+        "edge”: the best trial is the outermost one. Runs lost: these are not in the means.",
         class_="quiet notes",
     )
 
 
 def run_table(results: Results) -> Markup:
-    """Every run: what it was built with, and how it ended."""
+    """All runs with their settings and how they ended."""
     names = ("task", "optimizer", "phase", "seed", "settings", "epochs", "status", "seconds", "folder")
     head = tag("tr", *(tag("th", name, scope="col") for name in names))
     body = [tag("tr", *(tag("td", text) for text in _run(run))) for run in results.runs]
@@ -228,7 +231,7 @@ def _run(run: StoredRun) -> list[str]:
         str(spec["seed"]),
         settings(spec["settings"]),
         f"{len(run.epochs)} of {spec['epochs']}",
-        status if run.counted else f"{status} (of an earlier comparison: not counted)",
+        status if run.counted else f"{status} (from an earlier comparison: not counted)",
         DASH if spent is None else number(spent, 3),
         run.folder,
     ]
@@ -241,22 +244,22 @@ def _missing(run: MissingRun) -> list[str]:
 
 
 def rerun(results: Results) -> Markup:
-    """How to have the same again."""
+    """How to run the comparison again."""
     command = results.comparison.get("command")
     if not command:
         return tag(
             "p",
-            "These runs have no comparison.json beside them, which would hold the command. Each run’s settings are in "
-            "the table above and in its settings.json.",
+            "The folder has no comparison.json, which would contain the command. Each run’s settings are in the table "
+            "above and in its settings.json.",
         )
     return join(
         tag("pre", tag("code", str(command))),
         tag(
             "p",
-            "In the same folder, finished runs are kept and only what is missing is done; in a new one, everything is "
-            "done again, and with these versions on such hardware the numbers are the same. This page alone is made "
-            "again by ",
+            "In the same folder, this command keeps finished runs and trains only the missing ones. In a new folder it "
+            "trains all of them; with the same versions and hardware, the numbers are the same. To make this page "
+            "again, use ",
             tag("code", "adamplus report"),
-            " and the folder’s name.",
+            " with the folder’s name.",
         ),
     )

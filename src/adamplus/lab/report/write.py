@@ -22,7 +22,7 @@ NEXT = (
     "adamplus bench step: what a step costs in time and memory",
 )
 DISPENSABLE = ("test loss", "good lr", "settings", "steps/s", "state, B/param")
-"""Columns that a narrow window does without, the first first."""
+"""Columns that a narrow window does without, in the order in which they are left out."""
 
 
 def show(root: Path, console: Console, *, alone: bool = True) -> None:
@@ -55,7 +55,7 @@ def print_report(root: Path, out: Console | None = None) -> Path:
         out.print(_terminal_table(table, out.width))
     if results.unreadable:
         first, reason = next(iter(results.unreadable.items()))
-        say(out, f"{len(results.unreadable)} of the runs cannot be read, and are left out: {first}: {reason}")
+        say(out, f"Unreadable runs, which are left out: {len(results.unreadable)}. The first: {first}: {reason}")
     page = _write_all(root, results, tables)
     say(out, f"Report: {page}")
     return page
