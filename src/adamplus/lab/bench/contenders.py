@@ -10,7 +10,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from adamplus import AdamPlus
 
-from ..optimizers import UnavailableError, muon_and_adamw
+from ..optimizers import UnavailableError, muon_with_adamw
 
 Build = Callable[..., list[Optimizer]]
 Moves = tuple[int, int]
@@ -60,7 +60,7 @@ def muon(params: list[nn.Parameter], **capture: Any) -> list[Optimizer]:
     """Muon for matrices and fused AdamW for other parameters."""
     if not any(p.ndim == 2 for p in params):
         raise UnavailableError("it steps matrices, and there are none")
-    return muon_and_adamw(params, muon={}, adamw={"fused": True, **capture})
+    return muon_with_adamw(params, muon={}, adamw={"fused": True, **capture})
 
 
 # Adam⁺ reads g and z for the norm, then g, z and ŵ, and writes z and ŵ. Adam and schedule-free AdamW read the
