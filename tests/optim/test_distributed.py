@@ -78,7 +78,7 @@ def test_a_differentiable_step_takes_no_dtensor(one_rank: Any):
     p = nn.Parameter(distribute_tensor(torch.ones(3), mesh, [Shard(0)]))
     optimizer = AdamPlus([p], differentiable=True)
     p.grad = p.detach().clone()
-    with pytest.raises(RuntimeError, match="is a DTensor, and differentiable"):
+    with pytest.raises(RuntimeError, match="is a DTensor, which differentiable"):
         optimizer.step()
 
 
