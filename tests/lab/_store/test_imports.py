@@ -8,7 +8,6 @@ import pytest
 
 from adamplus.lab import tasks
 from adamplus.lab._store import imports as _imports
-from adamplus.lab._store import user_code
 from adamplus.lab._store.imports import imported
 from adamplus.lab._store.user_code import digest, load_file
 from adamplus.lab.errors import InputError
@@ -154,12 +153,6 @@ def test_two_files_of_one_folder_share_what_lies_there(tmp_path: Path):
     load_file(task, "a task")
     assert "task" in imported(tmp_path / "more.py")
     load_file(tmp_path / "more.py", "a task")
-
-
-def test_code_that_is_nested_too_deep_is_digested_as_it_stands(tmp_path: Path):
-    file = tmp_path / "deep.py"
-    file.write_text("x = " + " + ".join(["1"] * 5000) + "\n")
-    assert user_code._deeds(file) == file.read_bytes()
 
 
 def test_relative_imports_of_a_file_without_a_package_and_broken_files_are_left_to_python(tmp_path: Path):

@@ -1,0 +1,263 @@
+"""The learner: order of the rows, steps, clipping, the large first batch, ranks."""
+
+import copy
+import math
+from typing import Any, cast
+
+import pytest
+import torch
+from blob_runs import Reading, learner, spec, without_times
+from blobs import Blobs
+from plain_blobs import PlainBlobs
+from torch import Tensor, nn
+
+from adamplus.lab._run import learner as _learner
+from adamplus.lab._run.learner import Learner
+from adamplus.lab.errors import InputError
+from adamplus.lab.optimizers import CONTENDERS
+from adamplus.lab.tasks import Split, Task
+
+
+def test_every_optimizer_starts_from_the_same_model():
+    starts = [torch.cat([p.flatten() for p in learner(name).model.parameters()]) for name in CONTENDERS]
+    assert all(torch.equal(start, starts[0]) for start in starts)
+    assert not torch.equal(torch.cat([p.flatten() for p in learner(seed=2).model.parameters()]), starts[0])
+
+
+class Odd(Blobs):
+    def data(self) -> dict[str, Split]:
+        splits = super().data()
+        x, y = splits["train"]
+        return {**splits, "train": (x[:33], y[:33])}
+
+
+def test_steps_that_nobody_takes_are_not_counted():
+    """Of 33 rows two processes leave out the last, and take two steps of 16 an epoch."""
+    made = Learner(Odd(), spec())
+    made.prepare()
+    made.rank, made.world = 0, 2  # as far as steps go
+    assert [made.epoch(i, [])["step"] for i in range(2)] == [2, 4]
+
+
+def test_running_means_count_every_row_once():
+    class Counting(Blobs):
+        seen: list[int] = []  # noqa: RUF012 - of this test
+
+        def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+            if outputs.requires_grad:
+                self.seen.append(len(y))
+            return super().loss(outputs, y)
+
+        def metrics(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
+            return {"ones": y.double().mean()}
+
+    made = Learner(Counting(), spec("sgd"))
+    made.prepare()
+    line = made.epoch(0, [])
+    assert Counting.seen == [16] * 12 + [8]
+    assert line["step"] == 13
+    assert line["running_ones"] == pytest.approx(float(made.data["train"][1].double().mean()), rel=1e-12)
+
+
+class Stream(Task):
+    """Rows that count upwards, and a model that remembers whether they did."""
+
+    batch = 1
+    ordered = True
+
+    def data(self) -> dict[str, Any]:
+        x = torch.arange(6.0).view(6, 1, 1)
+        return dict.fromkeys(("train", "validation", "test"), (x, x))
+
+    def model(self) -> nn.Module:
+        model = nn.Linear(1, 1)
+        self.seen: list[float] = []
+        model.register_forward_hook(lambda _, inputs, __: self.seen.append(float(inputs[0])))
+        return model
+
+    def begin(self, model: nn.Module) -> None:
+        self.seen.append(math.inf)
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return (outputs - y).square().mean()
+
+
+def test_a_stream_is_visited_in_its_order_and_begun_anew_at_each_pass():
+    task = Stream()
+    made = Learner(task, spec("sgd"))
+    made.prepare()
+    made.epoch(0, [])
+    assert task.seen == [math.inf, *range(6)] * 4  # training, and three splits
+
+
+def test_precision_is_that_of_forward_passes():
+    made = learner("sgd", precision="bfloat16")
+    seen: list[torch.dtype] = []
+    made.model[0].register_forward_hook(lambda *arguments: seen.append(arguments[-1].dtype))  # type: ignore[index]
+    made.epoch(0, [])
+    assert set(seen) == {torch.bfloat16}
+    assert {p.dtype for p in made.model.parameters()} == {torch.float32}
+
+
+def test_gradients_are_shortened_to_the_clip():
+    class Clipped(PlainBlobs):
+        clip = 0.01
+
+    made = Learner(Clipped(), spec("sgd"))
+    made.prepare()
+    norms: list[float] = []
+
+    def note(*_: Any) -> None:
+        norms.append(float(torch.cat([cast("Tensor", p.grad).flatten() for p in made.model.parameters()]).norm()))
+
+    made.optimizer.register_step_pre_hook(note)
+    made.epoch(0, [])
+    assert norms == pytest.approx([0.01] * 13, rel=1e-4)
+
+
+def test_every_epoch_has_an_order_of_its_own():
+    made, orders = learner("sgd"), []
+    for number in range(2):
+        made.epoch(number, [])
+        orders.append(made.order.clone())
+    assert not torch.equal(*orders)
+
+
+def test_metrics_have_the_same_names_for_every_batch():
+    class Fickle(PlainBlobs):
+        def metrics(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
+            return {"half" if len(y) < self.batch else "whole": outputs.mean()}
+
+    made = Learner(Fickle(), spec("sgd"))
+    made.prepare()
+    with pytest.raises(InputError, match="metrics are loss, whole of one batch and loss, half of another"):
+        made.epoch(0, [])
+
+
+def graphed(monkeypatch: pytest.MonkeyPatch, optimizer: str) -> Learner:
+    """A learner that believes in graphs: what Python sees of them, on a CPU. A replay leaves `p.grad` as it is, and
+    its gradients in places of the graph's own.
+    """
+
+    def capture(function: Any, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+        before = copy.deepcopy(model.state_dict())
+        function()
+        own = [p.grad for p in model.parameters()]
+        model.load_state_dict(before)
+
+        def replay() -> None:
+            seen = [p.grad for p in model.parameters()]
+            function()
+            for p, mine, old in zip(model.parameters(), own, seen, strict=True):
+                mine.copy_(p.grad)  # type: ignore[union-attr]
+                p.grad = old
+
+        return replay
+
+    monkeypatch.setattr(_learner, "capture", capture)
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    made = Learner(PlainBlobs(), spec(optimizer))
+    made.graphed = True
+    made.prepare()
+    made.cursor.zero_()
+    return made
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "schedule-free-sgd", "muon"])
+def test_steps_outside_of_graphs_find_the_gradients_of_the_graph_that_was_replayed(
+    optimizer: str, monkeypatch: pytest.MonkeyPatch
+):
+    plain = Learner(PlainBlobs(), spec(optimizer))
+    plain.prepare()
+    captured = graphed(monkeypatch, optimizer)  # 200 rows in batches of 16: two graphs, of 16 and of 8 rows
+    for number in range(2):
+        assert without_times([captured.epoch(number, [])]) == without_times([plain.epoch(number, [])])
+
+
+def test_the_first_batch_is_a_step_of_its_own():
+    made = learner("sgd", first_batch=200, settings={"lr": 0.5})
+    line = made.epoch(0, [])
+    assert line["step"] == 14  # 13 of the epoch, and one before them
+    assert made.epoch(1, [])["step"] == 27
+    large = Learner(PlainBlobs(), spec("sgd", first_batch=4000, settings={"lr": 1.0}))
+    large.prepare()
+    before = [p.detach().clone() for p in large.model.parameters()]
+    large.first_step(4000)
+    moved = [b - p.detach() for b, p in zip(before, large.model.parameters(), strict=True)]
+    for p, b in zip(large.model.parameters(), before, strict=True):
+        p.data.copy_(b)
+    large.optimizer.zero_grad()
+    large.loss(torch.arange(200))[0].backward()
+    true = [p.grad for p in large.model.parameters()]
+    for step, gradient in zip(moved, true, strict=True):
+        assert gradient is not None
+        assert float((step - gradient).norm()) < 0.2 * float(gradient.norm())  # 4,000 draws of 200 rows
+
+
+def test_a_first_batch_is_clipped_and_forgotten():
+    made = Learner(Reading(), spec("sgd", first_batch=5, settings={"lr": 1.0}))
+    made.prepare()
+    before = [p.detach().clone() for p in made.model.parameters()]
+    made.first_step(5)
+    moved = torch.stack([(b - p.detach()).norm() for b, p in zip(before, made.model.parameters(), strict=True)])
+    assert float(moved.norm()) == pytest.approx(1e-3, rel=1e-3)
+    assert all(not buffer.any() for buffer in made.model.buffers())
+
+
+def test_pieces_of_a_first_batch_count_by_their_rows(monkeypatch: pytest.MonkeyPatch):
+    made = Learner(PlainBlobs(), spec("sgd", settings={"lr": 1.0}))
+    made.prepare()
+    rows = torch.arange(20)
+    monkeypatch.setattr(torch, "randint", lambda *_, **__: rows)  # in pieces of 16 and 4
+    made.loss(made.order[rows])[0].backward()
+    moved = [p.detach() - cast("Tensor", p.grad) for p in made.model.parameters()]
+    made.first_step(20)
+    for p, value in zip(made.model.parameters(), moved, strict=True):
+        torch.testing.assert_close(p.detach(), value)
+
+
+def test_ranks_share_a_first_batch(monkeypatch: pytest.MonkeyPatch):
+    made = Learner(PlainBlobs(), spec("sgd"))
+    made.prepare()
+    made.world = 2
+    seen: list[int] = []
+    loss = made.loss
+    monkeypatch.setattr(made, "loss", lambda rows: seen.append(len(rows)) or loss(rows))
+    made.first_step(40)
+    assert seen == [8, 8, 4]  # of 40 rows in pieces of 16, half
+
+
+def test_ranks_have_random_numbers_of_their_own_and_the_same_order():
+    class Seen(PlainBlobs):
+        drawn: list[float] = []  # noqa: RUF012 - of this test
+
+        def augment(self, x: Tensor) -> Tensor:
+            self.drawn.append(float(torch.rand(())))
+            return x
+
+    orders = []
+    for rank in (0, 1):
+        made = Learner(Seen(), spec("sgd"))
+        made.prepare()
+        made.rank = rank
+        made.epoch(0, [])
+        orders.append(made.order.clone())
+    assert torch.equal(*orders)
+    half = len(Seen.drawn) // 2
+    assert Seen.drawn[:half] != Seen.drawn[half:]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_rows_that_ranks_cannot_share_are_nobodys(rank: int):
+    class Rest(PlainBlobs):
+        def data(self) -> Any:
+            return {name: (x[:33], y[:33]) for name, (x, y) in super().data().items()}
+
+    made = Learner(Rest(), spec("sgd"))
+    made.prepare()
+    made.rank, made.world = rank, 2
+    steps: list[int] = []
+    made.optimizer.register_step_pre_hook(lambda *_: steps.append(1))
+    for start in (0, 16, 32):
+        made.step(start)
+    assert len(steps) == 2

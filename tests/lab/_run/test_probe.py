@@ -1,0 +1,35 @@
+"""The probe: it measures the errors of z and g and changes nothing."""
+
+import math
+
+from blob_runs import learner, spec, without_times
+from blobs import Blobs
+from torch import Tensor, nn
+
+from adamplus.lab._run.learner import Learner
+
+
+def test_probes_measure_and_change_no_bit():
+    plain, probed = learner(), learner(probe=True)
+    for number in range(2):
+        expected, found = plain.epoch(number, []), probed.epoch(number, [])
+        errors = {name: found.pop(name) for name in ("z_error", "g_error", "gradient")}
+        assert without_times([found]) == without_times([expected])
+        assert all(math.isfinite(value) and value > 0 for value in errors.values())
+    assert not {"z_error", "g_error"} & learner("adam", probe=True).epoch(0, []).keys()
+
+
+def test_a_probe_in_a_run_is_the_probe_of_the_theory():
+    class Whole(Blobs):  # one batch is all data, and nothing is random: g is ∇F
+        batch = 200
+
+        def model(self) -> nn.Module:
+            return nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+
+        def augment(self, x: Tensor) -> Tensor:
+            return x
+
+    made = Learner(Whole(), spec(probe=True))
+    made.prepare()
+    line = made.epoch(0, [])
+    assert line["g_error"] < 1e-6 * line["gradient"]
