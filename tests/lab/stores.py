@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any, Literal
 
+from adamplus.lab._store.files import write_json
 from adamplus.lab._store.spec import Spec
-from adamplus.lab._store.store import Run, Store, write
+from adamplus.lab._store.store import Run, Store
 
 
 def add_run(
@@ -80,7 +81,7 @@ def add_comparison(root: Path, labels: list[str], **changes: Any) -> None:
         "engine": "local",
         "wall_seconds": 12.0,
     }
-    write(root / "comparison.json", content | changes)
+    write_json(root / "comparison.json", content | changes)
 
 
 def three_contenders(root: Path) -> None:

@@ -24,8 +24,9 @@ from adamplus.lab._compare.comparison import compare
 from adamplus.lab._compare.plan import command, plan, split
 from adamplus.lab._compare.progress import Watch
 from adamplus.lab._store import provenance
+from adamplus.lab._store.files import write_json
 from adamplus.lab._store.spec import Spec
-from adamplus.lab._store.store import CHECKPOINT, END, METRICS, SETTINGS, Run, Store, write
+from adamplus.lab._store.store import CHECKPOINT, END, METRICS, SETTINGS, Run, Store
 from adamplus.lab.engines import Ended, attempt, local
 from adamplus.lab.optimizers import CONTENDERS, LogUniform
 from adamplus.lab.report import write as report_files
@@ -318,7 +319,7 @@ def test_kept_runs_that_something_else_has_made_are_told_of_once(tmp_path: Path,
     for run in Store(tmp_path).runs():
         settings = run.settings()
         settings["versions"]["torch"] = "1.0"
-        write(run.folder / SETTINGS, settings)
+        write_json(run.folder / SETTINGS, settings)
     told = said(*options, status=0)
     assert told.count("Kept") == 1
     assert f"Kept 2 runs of torch 1.0; this is torch {torch.__version__}: remove them, or pass another --out" in told
@@ -329,7 +330,7 @@ def test_kept_runs_that_something_else_has_made_are_told_of_once(tmp_path: Path,
 def test_a_changed_commit_is_told_of(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
     said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=0)
     (run,) = Store(tmp_path).runs()
-    write(run.folder / SETTINGS, run.settings() | {"git": {"commit": "a" * 40, "dirty": True}})
+    write_json(run.folder / SETTINGS, run.settings() | {"git": {"commit": "a" * 40, "dirty": True}})
     monkeypatch.setattr(provenance, "git_state", lambda: {"commit": "b" * 40, "dirty": False})
     told = said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=0)
     assert "Kept 1 run of commit aaaaaaa with changes; this is commit bbbbbbb: remove" in told

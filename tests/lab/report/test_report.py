@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from adamplus.cli import app
 from adamplus.lab._present.plot import new_figure
-from adamplus.lab._store.store import write as write_json
+from adamplus.lab._store.files import write_json
 from adamplus.lab.errors import InputError
 from adamplus.lab.report import figures as _figures
 from adamplus.lab.report import print_report, read, report, rows, show, write

@@ -12,7 +12,8 @@ from lab.report.test_report import answer_of, csv_of, table_of
 from lab.stores import add_comparison, add_run
 
 from adamplus.lab._present.statistics import sensitivity
-from adamplus.lab._store.store import Run, write
+from adamplus.lab._store.files import write_json
+from adamplus.lab._store.store import Run
 from adamplus.lab.errors import InputError
 from adamplus.lab.report import read, report
 from adamplus.lab.report.page import page
@@ -193,7 +194,7 @@ def change(file: str, *keys: str, to: Any) -> Callable[[Path], None]:
         for key in keys[:-1]:
             inner = inner[key]
         inner[keys[-1]] = to
-        write(folder / file, content)
+        write_json(folder / file, content)
 
     return do
 

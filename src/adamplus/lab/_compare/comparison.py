@@ -13,7 +13,7 @@ from rich.console import Console
 
 from .. import engines
 from .._present import console, say
-from .._store import COMPARISON, Spec, Store, write
+from .._store import COMPARISON, Spec, Store, write_json
 from ..engines import Ended, Execute, torchrun
 from ..errors import InputError
 from ..optimizers import LogUniform
@@ -250,7 +250,7 @@ class _Record:
     def write(self) -> None:
         """Replace it, with the time until now: a kill loses no more than what the runs take that are on."""
         seconds = round(self.before + time.monotonic() - self.began, 3)
-        write(self.path, {**self.content, "kept_of": self.keeping.of(), "wall_seconds": seconds})
+        write_json(self.path, {**self.content, "kept_of": self.keeping.of(), "wall_seconds": seconds})
 
     def _seconds_before(self) -> float:
         """What the same comparison has taken already, killed or complete."""

@@ -1,9 +1,10 @@
 """What is kept of runs: folders, specifications, provenance and digests of code."""
 
 from .event_files import Events
+from .files import replace_file, write_json
 from .provenance import certificate
 from .spec import Spec, plain
-from .store import CHECKPOINT, COMPARISON, END, LAST_WORDS, METRICS, SETTINGS, CorruptError, Run, Store, replace, write
+from .store import CHECKPOINT, COMPARISON, END, LAST_WORDS, METRICS, SETTINGS, CorruptError, Run, Store
 from .user_code import digest, load_file, own_digest
 
 __all__ = [
@@ -23,6 +24,6 @@ __all__ = [
     "load_file",
     "own_digest",
     "plain",
-    "replace",
-    "write",
+    "replace_file",
+    "write_json",
 ]

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from ..errors import InputError
+from .files import replace_file, replacement, write_json
 from .spec import Spec
 
 COMPARISON = "comparison.json"
@@ -52,7 +53,7 @@ class Run:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / SETTINGS).exists():
-            write(self.folder / SETTINGS, settings)
+            write_json(self.folder / SETTINGS, settings)
             return
         begun = self.settings()
         makers = [begun, *begun.get("resumed", [])]
@@ -60,7 +61,7 @@ class Run:
             now = {name: settings.get(name) for name in (*MAKER, "started")}
             trained = (self.checkpoint() or {"epoch": 0})["epoch"]
             resumed = [*makers[1:], {"epoch": trained + 1, **now}]
-            write(self.folder / SETTINGS, begun | {"resumed": resumed})
+            write_json(self.folder / SETTINGS, begun | {"resumed": resumed})
 
     def append(self, line: dict[str, Any]) -> None:
         """Add an epoch's metrics; on the disk they are with the next checkpoint, and at the end."""
@@ -70,12 +71,8 @@ class Run:
     def save(self, checkpoint: dict[str, Any]) -> None:
         """Replace the checkpoint."""
         self._sync_metrics()
-        new = self.folder / (CHECKPOINT + ".new")
-        with new.open("wb") as file:
+        with replacement(self.folder / CHECKPOINT) as file:
             torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.folder / CHECKPOINT)
 
     def checkpoint(self) -> dict[str, Any] | None:
         """Where the run goes on; None where it starts anew."""
@@ -100,7 +97,7 @@ class Run:
         if len(lines) < epochs:
             raise CorruptError(f"{METRICS} has {len(lines)} epochs, and {CHECKPOINT} is of epoch {epochs}")
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        replace(self.folder / METRICS, text.encode())
+        replace_file(self.folder / METRICS, text.encode())
 
     def finish(self, end: dict[str, Any]) -> None:
         """Write how the run ended, which it may have before it could begin.
@@ -109,7 +106,7 @@ class Run:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._sync_metrics()
-        write(self.folder / END, end)
+        write_json(self.folder / END, end)
         if end["status"] != "failed":
             for name in (CHECKPOINT, LAST_WORDS):
                 (self.folder / name).unlink(missing_ok=True)
@@ -216,18 +213,3 @@ class Store:
             file.write(f"{os.getpid()}\n")
             file.flush()
             yield
-
-
-def write(path: Path, content: Any) -> None:
-    """Replace a JSON file as a whole."""
-    replace(path, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Replace a file as a whole: whoever reads finds the old one or the new one."""
-    new = path.with_name(path.name + ".new")
-    with new.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

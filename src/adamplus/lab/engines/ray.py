@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .._store import CHECKPOINT, END, SETTINGS, Run, Spec, Store, write
-from .._store import replace as replace_file
+from .._store import CHECKPOINT, END, SETTINGS, Run, Spec, Store, replace_file, write_json
 from ..errors import InputError
 from .attempt import TRIES, Answer, Ended, attempt, ended, epochs, given_up
 from .engine import Execute
@@ -126,4 +125,4 @@ def _store(files: dict[str, bytes], spec: Spec, run: Run) -> None:
     for name in sorted(files, key=lambda name: name == END):
         replace_file(run.folder / name, files[name])
         if name == SETTINGS:  # the worker had the user's files elsewhere
-            write(run.folder / SETTINGS, run.settings() | {"spec": spec.to_json()})
+            write_json(run.folder / SETTINGS, run.settings() | {"spec": spec.to_json()})

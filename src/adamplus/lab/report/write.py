@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .._present import console, say, terminal_table
-from .._store import replace
+from .._store import replace_file
 from ..errors import InputError
 from .figures import figures
 from .formats import LEFT, to_csv, to_latex, to_markdown
@@ -113,4 +113,4 @@ def _write_all(root: Path, results: Results, tables: list[list[ContenderRow]]) -
 
 
 def _write(path: Path, content: str) -> None:
-    replace(path, content.encode(errors="replace"))  # a file name may be no Unicode
+    replace_file(path, content.encode(errors="replace"))  # a file name may be no Unicode

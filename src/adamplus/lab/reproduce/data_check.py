@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .._present import console, say
-from .._store import Store, write
+from .._store import Store, write_json
 from ..data import SETS, data_root, kaldi, verify
 from ..errors import InputError
 
@@ -46,7 +46,7 @@ def note(name: str, folder: Path) -> None:
             f"the runs in {folder} were made of other data ({kept(folder)}): pass another --out, or take their data"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    write(folder / FILE, found)
+    write_json(folder / FILE, found)
 
 
 def kept(folder: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from .. import engines
 from .._compare import Choice, Plan, compare, middle, plan
 from .._present import console, say
-from .._store import CorruptError, Run, Store, replace
+from .._store import CorruptError, Run, Store, replace_file
 from ..data import SETS, VARIABLE, data_root
 from ..engines import torchrun
 from ..errors import InputError, nearest
@@ -225,7 +225,7 @@ def _tell(made: Reproduction, out: Path) -> None:
     for experiments in stored.values():
         made.figures += figures(list(experiments.values()), out / "figures")
     absent = [name for name in EXPERIMENTS if _absent(name) is not None]
-    replace(made.page, page(stored, absent, made.figures, out).encode())
+    replace_file(made.page, page(stored, absent, made.figures, out).encode())
     say(console(), f"Claims: {made.page}")
 
 

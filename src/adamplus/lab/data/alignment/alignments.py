@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..._present import console, say
-from ..._store import digest, replace
+from ..._store import digest, replace_file
 from ...errors import InputError
 from ..readers import an4
 from .aligner import Item, align
@@ -81,7 +81,7 @@ def _paths(train: Sequence[Item], test: Sequence[Item], root: Path) -> list[Tens
         made = align(train, test)[0]
         torch.save(made, content := io.BytesIO())
         with suppress(OSError):  # the disk may be full or read-only
-            replace(path, content.getvalue())
+            replace_file(path, content.getvalue())
         return made
 
 
