@@ -13,9 +13,9 @@ from adamplus.lab._compare.plan import plan
 from adamplus.lab._compare.search import Choice, middle
 from adamplus.lab._run.evaluation import Evaluation
 from adamplus.lab._run.learner import Learner
+from adamplus.lab._store.code_digest import own_digest
 from adamplus.lab._store.spec import Spec
 from adamplus.lab._store.store import Store
-from adamplus.lab._store.user_code import own_digest
 from adamplus.lab.engines import local
 from adamplus.lab.errors import InputError
 from adamplus.lab.models import GPT, LanguageModel, forget

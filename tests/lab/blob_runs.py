@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from adamplus.lab._run.learner import Learner
+from adamplus.lab._store.code_digest import digest, own_digest
 from adamplus.lab._store.spec import Spec
-from adamplus.lab._store.user_code import digest, own_digest
 from adamplus.lab.models import LanguageModel, forget
 from adamplus.lab.tasks import Task, find
 

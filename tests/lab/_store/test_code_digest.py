@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from adamplus.lab._store import user_code
-from adamplus.lab._store.user_code import digest, own_digest
+from adamplus.lab._store import code_digest
+from adamplus.lab._store.code_digest import digest, own_digest
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_two_programs_have_two_digests(one: str, other: str, tmp_path: Path):
 
 def test_the_digest_of_what_decides_numbers_has_torch_and_every_file_of_the_loop(monkeypatch: pytest.MonkeyPatch):
     seen: list[Path] = []
-    read = user_code._deeds
-    monkeypatch.setattr(user_code, "_deeds", lambda path: seen.append(path) or read(path))
+    read = code_digest._content
+    monkeypatch.setattr(code_digest, "_content", lambda path: seen.append(path) or read(path))
     before = own_digest.__wrapped__()
-    package = Path(user_code.__file__).parents[2]
+    package = Path(code_digest.__file__).parents[2]
     for room in ("optim", "lab/_run", "lab/optimizers", "lab/models"):
         assert set((package / room).rglob("*.py")) < set(seen)
     assert package / "optim" / "_execution" / "native.c" in seen
@@ -66,4 +66,4 @@ def test_the_digest_of_what_decides_numbers_has_torch_and_every_file_of_the_loop
 def test_code_that_is_nested_too_deep_is_digested_as_it_stands(tmp_path: Path):
     file = tmp_path / "deep.py"
     file.write_text("x = " + " + ".join(["1"] * 5000) + "\n")
-    assert user_code._deeds(file) == file.read_bytes()
+    assert code_digest._content(file) == file.read_bytes()

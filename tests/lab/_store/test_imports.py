@@ -8,8 +8,9 @@ import pytest
 
 from adamplus.lab import tasks
 from adamplus.lab._store import imports as _imports
+from adamplus.lab._store.code_digest import digest
 from adamplus.lab._store.imports import imported
-from adamplus.lab._store.user_code import digest, load_file
+from adamplus.lab._store.user_code import load_file
 from adamplus.lab.errors import InputError
 
 TASK = '''"""A line."""

@@ -1,17 +1,18 @@
 """What is kept of runs: folders, specifications, provenance and digests of code."""
 
+from .code_digest import digest, own_digest
 from .event_files import Events
 from .files import replace_file, write_json
 from .provenance import certificate
 from .spec import Spec, plain
-from .store import CHECKPOINT, COMPARISON, END, LAST_WORDS, METRICS, SETTINGS, CorruptError, Run, Store
-from .user_code import digest, load_file, own_digest
+from .store import CHECKPOINT, COMPARISON, DEVICE_LOST, END, METRICS, SETTINGS, CorruptError, Run, Store
+from .user_code import load_file
 
 __all__ = [
     "CHECKPOINT",
     "COMPARISON",
+    "DEVICE_LOST",
     "END",
-    "LAST_WORDS",
     "METRICS",
     "SETTINGS",
     "CorruptError",

@@ -30,9 +30,9 @@ COMPARISON = "comparison.json"
 SETTINGS, METRICS, CHECKPOINT, END = "settings.json", "metrics.jsonl", "checkpoint.pt", "end.json"
 
 
-LAST_WORDS = "lost.txt"
+DEVICE_LOST = "lost.txt"
 """Of an attempt whose device was lost: the reason on the first line, and where."""
-MAKER = ("versions", "hardware", "git")
+PROVENANCE = ("versions", "hardware", "git")
 """What of a run's settings says who trains it."""
 
 
@@ -56,11 +56,11 @@ class Run:
             write_json(self.folder / SETTINGS, settings)
             return
         begun = self.settings()
-        makers = [begun, *begun.get("resumed", [])]
-        if any(makers[-1].get(name) != settings.get(name) for name in MAKER):
-            now = {name: settings.get(name) for name in (*MAKER, "started")}
+        trainers = [begun, *begun.get("resumed", [])]
+        if any(trainers[-1].get(name) != settings.get(name) for name in PROVENANCE):
+            now = {name: settings.get(name) for name in (*PROVENANCE, "started")}
             trained = (self.checkpoint() or {"epoch": 0})["epoch"]
-            resumed = [*makers[1:], {"epoch": trained + 1, **now}]
+            resumed = [*trainers[1:], {"epoch": trained + 1, **now}]
             write_json(self.folder / SETTINGS, begun | {"resumed": resumed})
 
     def append(self, line: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ class Run:
         self._sync_metrics()
         write_json(self.folder / END, end)
         if end["status"] != "failed":
-            for name in (CHECKPOINT, LAST_WORDS):
+            for name in (CHECKPOINT, DEVICE_LOST):
                 (self.folder / name).unlink(missing_ok=True)
 
     def fail(self, reason: str, seconds: float = 0.0, traceback: str | None = None) -> None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import torch
 
-from .._store import END, LAST_WORDS, SETTINGS, CorruptError, Run, Spec, Store
+from .._store import DEVICE_LOST, END, SETTINGS, CorruptError, Run, Spec, Store
 from ..errors import InputError
 from .training import DeviceLostError, train
 
@@ -78,7 +78,7 @@ def attempt(spec: Spec, root: Path) -> Answer:
         record_failure(run, answer.failure, details(error))
     except DeviceLostError as error:  # every later run of this process would fail, too
         with suppress(OSError):
-            (run.folder / LAST_WORDS).write_text(f"{error}\n{details(error)}", encoding="utf-8")
+            (run.folder / DEVICE_LOST).write_text(f"{error}\n{details(error)}", encoding="utf-8")
         die(error)
     return answer
 
@@ -130,8 +130,8 @@ def given_up(spec: Spec, root: Path, failure: str) -> Ended:
     """What the comparison is told of a run that no worker answers for."""
     run, details = Store(root).run(spec), None
     with suppress(OSError):
-        details = (run.folder / LAST_WORDS).read_text(encoding="utf-8")
-        (run.folder / LAST_WORDS).unlink()
+        details = (run.folder / DEVICE_LOST).read_text(encoding="utf-8")
+        (run.folder / DEVICE_LOST).unlink()
         failure = f"{details.splitlines()[0]} ({failure})"
     record_failure(run, failure, details)
     return Ended(spec, failure)
