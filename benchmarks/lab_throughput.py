@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from adamplus.lab import tasks
-from adamplus.lab._run.graphs import capture, compiled
+from adamplus.lab._run.graphs import capture, compile_static
 from adamplus.lab._run.learner import Learner
 from adamplus.lab._store.spec import Spec
 
@@ -59,7 +59,7 @@ def bare(made: Learner) -> float:
         with made.autocast():
             return made.task.loss(made.model(x), y)
 
-    next_loss = compiled(loss_of_the_batch)
+    next_loss = compile_static(loss_of_the_batch)
 
     def step() -> None:
         loss = next_loss()

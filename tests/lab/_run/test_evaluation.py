@@ -96,7 +96,7 @@ def test_statistics_at_w_are_of_augmented_rows_in_the_precision_of_training():
     seen: list[tuple[torch.dtype, float]] = []
     first: Any = next(iter(made.model.children()))
     first.register_forward_hook(lambda _, inputs, output: seen.append((output.dtype, float(inputs[0].mean()))))
-    with made.evaluation._shipped(made.optimizer):
+    with made.evaluation._at_w(made.optimizer):
         pass
     assert {dtype for dtype, _ in seen} == {torch.bfloat16}
     assert all(mean > 50 for _, mean in seen)
@@ -147,7 +147,7 @@ def test_a_stream_is_evaluated_whole_by_every_rank():
     made.evaluation.rank, made.evaluation.world = 1, 2
     x, y = made.data["test"]
     made.model.eval()
-    assert made.evaluation._on(x, y)["loss"] == alone["test_loss"]
+    assert made.evaluation._split_means(x, y)["loss"] == alone["test_loss"]
 
 
 def test_an_evaluations_graph_is_made_anew_where_parameters_have_moved(monkeypatch: pytest.MonkeyPatch):

@@ -12,7 +12,7 @@ from plain_blobs import PlainBlobs
 from torch import Tensor, nn
 
 from adamplus.lab._run import learner as _learner
-from adamplus.lab._run.learner import Learner
+from adamplus.lab._run.learner import Learner, divergence
 from adamplus.lab.errors import InputError
 from adamplus.lab.optimizers import CONTENDERS
 from adamplus.lab.tasks import Split, Task
@@ -261,3 +261,10 @@ def test_rows_that_ranks_cannot_share_are_nobodys(rank: int):
     for start in (0, 16, 32):
         made.step(start)
     assert len(steps) == 2
+
+
+@pytest.mark.parametrize("name", ["running_loss", "test_loss", "validation_loss", "test_loss_hat", "train_loss_hat"])
+def test_a_run_diverges_by_any_of_its_losses(name: str):
+    assert divergence({"epoch": 3, name: math.nan}) == f"{name} is nan in epoch 3"
+    assert divergence({"epoch": 3, name: math.inf}) == f"{name} is inf in epoch 3"
+    assert divergence({"epoch": 3, name: 1e30, "test_perplexity": math.inf}) is None

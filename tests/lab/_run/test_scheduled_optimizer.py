@@ -6,7 +6,7 @@ from blobs import Blobs
 from torch import nn
 
 from adamplus.lab._run.learner import Learner
-from adamplus.lab._run.scheduled_optimizer import Optimizing
+from adamplus.lab._run.scheduled_optimizer import ScheduledOptimizer
 from adamplus.lab.errors import InputError
 from adamplus.lab.tasks import Moment, find
 
@@ -62,11 +62,13 @@ def test_a_stepwise_schedule_is_asked_before_each_step(monkeypatch: pytest.Monke
 def test_a_schedule_of_what_nobody_has_or_a_graph_cannot_change_is_refused():
     made = learner("msgd")
     with pytest.raises(InputError, match="'learning_rate', which no optimizer has"):
-        made.optimizing.set({"learning_rate": 0.1})
-    made.optimizing.captured, made.optimizing.tensors = True, ("lr",)
+        made.scheduled.set({"learning_rate": 0.1})
+    made.scheduled.captured, made.scheduled.tensors = True, ("lr",)
     with pytest.raises(InputError, match="capture = False"):
-        made.optimizing.set({"momentum": 0.5})
+        made.scheduled.set({"momentum": 0.5})
 
 
 def test_dampening_is_not_captured():
-    assert not Optimizing(spec("msgd", settings={"lr": 1.0, "dampening": 0.5}), nn.Linear(1, 1), captured=True).captured
+    assert not ScheduledOptimizer(
+        spec("msgd", settings={"lr": 1.0, "dampening": 0.5}), nn.Linear(1, 1), captured=True
+    ).captured

@@ -1,6 +1,6 @@
 """One training run: everything that decides its numbers, and nothing else."""
 
-from .determinism import one_thread
-from .learner import Learner
+from .determinism import one_thread, prepare_process
+from .learner import Learner, divergence
 
-__all__ = ["Learner", "one_thread"]
+__all__ = ["Learner", "divergence", "one_thread", "prepare_process"]

@@ -19,7 +19,19 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def repeat_bits() -> None:
+def prepare_process(device: str) -> None:
+    """Set this process up for runs on a device; their numbers depend on it.
+
+    Sums depend on the number of threads, which must not depend on how many workers share the machine. CUDA graphs and
+    random numbers belong to the current device.
+    """
+    if device == "cpu":
+        torch.set_num_threads(1)
+    else:
+        torch.cuda.set_device(device)
+
+
+def make_deterministic() -> None:
     """On CUDA, have this process use no kernel that adds in an order which the next run may not have.
 
     cuDNN chooses by rule and not by timing; gradients of embeddings are summed in an order; cuBLAS has the workspace

@@ -18,10 +18,10 @@ from adamplus import update_bn
 
 from ..tasks import Split, Task
 from .graphs import capture
-from .running_means import Meter, sums
+from .running_means import RunningMeans, row_sums
 
-BATCHES = 4  # whose rows are evaluated together, unless the task says how many
-STATISTICS = 4000  # training rows, or about as many, make BatchNorm statistics at w
+BATCHES_AT_ONCE = 4  # whose rows are evaluated together, unless the task says how many
+STATISTICS_ROWS = 4000  # training rows, or about as many, make BatchNorm statistics at w
 
 
 def has_two_points(optimizer: Optimizer) -> bool:
@@ -44,15 +44,15 @@ class Evaluation:
         self.task, self.model, self.forward, self.data, self.autocast = task, model, forward, data, autocast
         self.graphed = graphed
         self.graphs: dict[Any, tuple[list[int], Callable[[Tensor, Tensor], None]]] = {}
-        self.meter = Meter(data["test"][0].device)
+        self.means = RunningMeans(data["test"][0].device)
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         train_rows = len(data["test"][0]) if task.train_rows is None else task.train_rows
         self.rows = {name: train_rows if name == "train" else len(x) for name, (x, _) in data.items()}
-        self.at_once = BATCHES * task.batch if task.evaluation_rows is None else task.evaluation_rows
+        self.at_once = BATCHES_AT_ONCE * task.batch if task.evaluation_rows is None else task.evaluation_rows
         # Of training rows some, the same at every evaluation, at random: a file may have them sorted by class.
         rows = len(data["train"][0])
         order = torch.arange(rows) if task.ordered else torch.randperm(rows, generator=torch.Generator().manual_seed(0))
-        self.sample = order[: max(train_rows, STATISTICS)].to(data["train"][0].device)
+        self.sample = order[: max(train_rows, STATISTICS_ROWS)].to(data["train"][0].device)
 
     def metrics(self, optimizer: Optimizer) -> dict[str, float]:
         """By split and name: at w, and with the ending `_hat` at ŵ, where that is another point."""
@@ -60,19 +60,19 @@ class Evaluation:
             for buffer in self.model.buffers():
                 dist.broadcast(buffer, 0)
         if not has_two_points(optimizer):
-            return self._everything("")
-        at_w_hat = self._everything("_hat")
-        with self._shipped(cast("Any", optimizer)):
-            return at_w_hat | self._everything("")
+            return self._all_splits("")
+        at_w_hat = self._all_splits("_hat")
+        with self._at_w(cast("Any", optimizer)):
+            return at_w_hat | self._all_splits("")
 
     @contextmanager
-    def _shipped(self, optimizer: Any) -> Iterator[None]:
+    def _at_w(self, optimizer: Any) -> Iterator[None]:
         """The parameters at w, with BatchNorm statistics at w; afterwards everything has the bits of before."""
         before = [(t, t.detach().clone()) for t in (*self.model.parameters(), *self.model.buffers())]
         optimizer.eval()
         try:
             with self.autocast():
-                update_bn(self._training_batches(), self.model, cast("Any", _Here))
+                update_bn(self._training_batches(), self.model, cast("Any", _AlreadyAtW))
             yield
         finally:
             optimizer.train()
@@ -82,44 +82,44 @@ class Evaluation:
 
     def _training_batches(self) -> Iterator[Tensor]:
         """As BatchNorm sees them in training, all of one size."""
-        rows = self.sample[:STATISTICS]
+        rows = self.sample[:STATISTICS_ROWS]
         size = min(self.at_once, len(rows))
         for some in rows[: len(rows) // size * size].split(size):
             yield self.task.augment(self.data["train"][0][some])
 
-    def _everything(self, ending: str) -> dict[str, float]:
+    def _all_splits(self, ending: str) -> dict[str, float]:
         self.model.eval()
         found: dict[str, float] = {}
         for name, (x, y) in self.data.items():
             if rows := self.rows[name]:
                 chosen = self.sample[:rows] if name == "train" else slice(rows)
-                means = self._on(x[chosen], y[chosen])
+                means = self._split_means(x[chosen], y[chosen])
                 found |= {f"{name}_{metric}{ending}": value for metric, value in means.items()}
         self.model.train()
         return found
 
-    def _on(self, x: Tensor, y: Tensor) -> dict[str, float]:
+    def _split_means(self, x: Tensor, y: Tensor) -> dict[str, float]:
         """Means over a split, of which each rank takes its share of batches; all of a stream, which has an order."""
         rank, world = (0, 1) if self.task.ordered else (self.rank, self.world)
-        size = min(self.task.batch, len(x)) if self.task.ordered else _size(-(-len(x) // world), self.at_once)
+        size = min(self.task.batch, len(x)) if self.task.ordered else _batch_size(-(-len(x) // world), self.at_once)
         if -(-len(x) // size) < world:  # too few for everyone, so everyone takes all
             rank, world = 0, 1
         with torch.no_grad(), self.autocast():
-            whole = self._whole(x[:size], y[:size])
-            self.meter.reset()
+            whole = self._add_for_shape(x[:size], y[:size])
+            self.means.reset()
             self.task.begin(self.model)
             for start in range(rank * size, len(x), world * size):
                 some = x[start : start + size], y[start : start + size]
                 whole(*some) if len(some[0]) == size else self._add(self.model, *some)
-        return self.task.summary(self.meter.means())
+        return self.task.summary(self.means.compute())
 
     def _add(self, forward: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> None:
         """Metrics of a batch, to those of the batches before."""
         outputs = forward(x)
         means = {"loss": self.task.loss(outputs, y), **self.task.metrics(outputs, y)}
-        self.meter.add(tuple(means), sums(means.values(), len(x)))
+        self.means.add(tuple(means), row_sums(means.values(), len(x)))
 
-    def _whole(self, x: Tensor, y: Tensor) -> Callable[[Tensor, Tensor], None]:
+    def _add_for_shape(self, x: Tensor, y: Tensor) -> Callable[[Tensor, Tensor], None]:
         """The same for batches of these shapes, by a graph where there can be one."""
         if not self.graphed:
             return partial(self._add, self.forward)
@@ -138,10 +138,10 @@ class Evaluation:
         return self.graphs[kind][1]
 
 
-class _Here:
+class _AlreadyAtW:
     averaged = staticmethod(nullcontext)  # the parameters are at w already
 
 
-def _size(rows: int, most: int) -> int:
+def _batch_size(rows: int, most: int) -> int:
     """Of batches, so that the last is as large as the others, if that can be."""
     return next(n for n in range(min(most, rows), 0, -1) if rows % n == 0 or n <= most // 4)

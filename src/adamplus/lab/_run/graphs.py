@@ -13,7 +13,7 @@ from ..errors import InputError
 WARM_UP = 3
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compile_static(function: Callable[..., Any]) -> Any:
     """For one shape; small kernels that do not wait for each other, such as casts of weights, are one launch."""
     return torch.compile(function, dynamic=False, options={"combo_kernels": True})
 

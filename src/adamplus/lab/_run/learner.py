@@ -5,6 +5,7 @@ a metric before the end of an epoch. On a CPU, and on several devices under DDP,
 """
 
 import hashlib
+import math
 import time
 from contextlib import nullcontext
 from functools import partial
@@ -20,12 +21,12 @@ from adamplus.theory import undisturbed
 from .._store import Spec
 from ..errors import InputError
 from ..tasks import Moment, Split, Task
-from .determinism import repeat_bits
+from .determinism import make_deterministic
 from .evaluation import Evaluation
-from .graphs import capture, compiled
-from .probe import probed
-from .running_means import Meter, sums
-from .scheduled_optimizer import Optimizing
+from .graphs import capture, compile_static
+from .probe import measure_errors
+from .running_means import RunningMeans, row_sums
+from .scheduled_optimizer import ScheduledOptimizer
 
 
 class Learner:
@@ -39,27 +40,27 @@ class Learner:
             raise InputError(
                 f"{self.world} processes cannot share batches of {task.batch} rows: start a number that divides them"
             )
-        self.data = {name: self._placed(split) for name, split in task.data().items()}
+        self.data = {name: self._to_device(split) for name, split in task.data().items()}
         torch.manual_seed(spec.seed)
         self.model = task.model().to(self.device)
         if on_cuda:
             torch.cuda.reset_peak_memory_stats(self.device)
-            repeat_bits()
+            make_deterministic()
             self.model = cast("nn.Module", cast("Any", self.model).to(memory_format=torch.channels_last))
         self.graphed = on_cuda and self.world == 1 and task.capture
-        self.optimizing = Optimizing(spec, self.model, captured=self.graphed)
-        self.optimizer, self.graphed_step = self.optimizing.optimizer, self.optimizing.captured
+        self.scheduled = ScheduledOptimizer(spec, self.model, captured=self.graphed)
+        self.optimizer, self.graphed_step = self.scheduled.optimizer, self.scheduled.captured
         self.forward: Any = torch.compile(self.model) if on_cuda else self.model
-        self.trained: Any = DistributedDataParallel(self.forward) if self.world > 1 else self.forward
+        self.training_forward: Any = DistributedDataParallel(self.forward) if self.world > 1 else self.forward
         if self.graphed:
-            self.trained = self.model  # which is compiled with what is around it
+            self.training_forward = self.model  # which is compiled with what is around it
         self.autocast = partial(_autocast, self.device.type, spec.precision)
         self.evaluation = Evaluation(task, self.model, self.forward, self.data, self.autocast, self.graphed)
-        self.meter = Meter(self.device)
+        self.means = RunningMeans(self.device)
         self.steps, self.seconds = 0, 0.0
         self.graphs: dict[int, Any] = {}
 
-    def _placed(self, split: Split) -> Split:
+    def _to_device(self, split: Split) -> Split:
         x, y = (t.to(self.device) for t in split)
         return (x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x), y
 
@@ -67,21 +68,21 @@ class Learner:
         """Of some rows of the training data: what is minimised; what is told, by name and as sums over the rows."""
         x, y = (t[rows] for t in self.data["train"])
         with self.autocast():
-            outputs = self.trained(self.task.augment(x))
+            outputs = self.training_forward(self.task.augment(x))
             loss = self.task.loss(outputs, y)
         means = {"loss": loss.detach(), **self.task.metrics(outputs.detach(), y)}
-        return loss, tuple(means), sums(means.values(), len(rows))
+        return loss, tuple(means), row_sums(means.values(), len(rows))
 
     def next_loss(self, places: Tensor) -> tuple[Tensor, tuple[str, ...], Tensor]:
         """The same of the rows that come next in the epoch's order, for a graph."""
         return self.loss(self.order[(self.cursor + places) % len(self.order)])
 
-    def descend(self, loss: Tensor, names: tuple[str, ...], sums: Tensor) -> None:
+    def backward(self, loss: Tensor, names: tuple[str, ...], sums: Tensor) -> None:
         """Backward pass, and its metrics."""
         self.optimizer.zero_grad()
         loss.backward()
         self.clip()
-        self.meter.add(names, sums)
+        self.means.add(names, sums)
 
     def clip(self) -> None:
         """Shorten the gradient where the task wants that."""
@@ -98,18 +99,18 @@ class Learner:
             rows = self.order[start : start + size][self.rank :: self.world]
             if not len(rows):
                 return
-            self.descend(*self.loss(rows))
+            self.backward(*self.loss(rows))
         if not self.graphed_step:
             self.optimizer.step()
         self.steps += 1
 
-    def _captured(self, size: int, whole: bool) -> Any:
+    def _capture_step(self, size: int, full: bool) -> Any:
         """A graph of one step on so many rows; its cursor moves along the order by itself."""
         places = torch.arange(size, device=self.device)
-        next_loss: Any = compiled(self.next_loss) if whole else self.next_loss
+        next_loss: Any = compile_static(self.next_loss) if full else self.next_loss
 
         def step() -> None:
-            self.descend(*next_loss(places))
+            self.backward(*next_loss(places))
             if self.graphed_step:
                 self.optimizer.step()
             self.cursor.add_(size)
@@ -139,19 +140,19 @@ class Learner:
                 self.optimizer.zero_grad()
         if self.graphed:
             for size in {min(self.task.batch, rows), rows % self.task.batch or self.task.batch}:
-                self.graphs[size] = self._captured(size, whole=size == self.task.batch)
+                self.graphs[size] = self._capture_step(size, full=size == self.task.batch)
 
     def epoch(self, number: int, history: list[dict[str, float]]) -> dict[str, float]:
         """Train for one epoch (0, 1, …), and evaluate: a line of metrics."""
-        torch.manual_seed(_mixed(self.spec.seed, number))  # so that an epoch is the same after a resumption
+        torch.manual_seed(_combined_seed(self.spec.seed, number))  # so that an epoch is the same after a resumption
         now = Moment(number, self.spec.epochs, self.spec.optimizer, history)
-        settings = self.optimizing.set(self.task.schedule(now))
+        settings = self.scheduled.set(self.task.schedule(now))
         if not self.task.ordered:
             self.order.copy_(torch.randperm(len(self.order)))
         if self.rank:  # or all ranks would draw the same crops and drop the same units
-            torch.manual_seed(_mixed(self.spec.seed, number, self.rank))
+            torch.manual_seed(_combined_seed(self.spec.seed, number, self.rank))
         self.cursor.zero_()
-        self.meter.reset()
+        self.means.reset()
         self.model.train()
         self.task.begin(self.model)
         begun = time.perf_counter()
@@ -159,13 +160,13 @@ class Learner:
             self.first_step(self.spec.first_batch)
         for start in range(0, len(self.order), self.task.batch):
             if self.task.stepwise:
-                settings = self.optimizing.set(self.task.schedule(now._replace(part=start / len(self.order))))
+                settings = self.scheduled.set(self.task.schedule(now._replace(part=start / len(self.order))))
             self.step(start)
-        running = self.task.summary(self.meter.means())  # the first wait of the epoch
+        running = self.task.summary(self.means.compute())  # the first wait of the epoch
         self.seconds += time.perf_counter() - begun
         line: dict[str, float] = {"epoch": number + 1, "step": self.steps, "seconds": self.seconds, **settings}
         line |= {f"running_{name}": value for name, value in running.items()}
-        line |= self.optimizing.stats() | (probed(self) if self.spec.probe else {})
+        line |= self.scheduled.stats() | (measure_errors(self) if self.spec.probe else {})
         return line | self.evaluation.metrics(self.optimizer)
 
     def first_step(self, rows: int) -> None:
@@ -184,7 +185,7 @@ class Learner:
         """What a checkpoint holds, between two epochs."""
         return {
             "model": self.model.state_dict(),
-            "optimizing": self.optimizing.state(),
+            "optimizing": self.scheduled.state(),
             "steps": self.steps,
             "seconds": self.seconds,
         }
@@ -192,8 +193,16 @@ class Learner:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.model.load_state_dict(state["model"])
-        self.optimizing.load(state["optimizing"])
+        self.scheduled.load(state["optimizing"])
         self.steps, self.seconds = state["steps"], state["seconds"]
+
+
+def divergence(line: dict[str, float]) -> str | None:
+    """Why a run cannot go on, if it cannot."""
+    for name, value in line.items():
+        if name.endswith(("loss", "loss_hat")) and not math.isfinite(value):
+            return f"{name} is {value} in epoch {line['epoch']}"
+    return None
 
 
 def _autocast(kind: str, precision: str) -> Any:
@@ -201,6 +210,6 @@ def _autocast(kind: str, precision: str) -> Any:
     return torch.autocast(kind, torch.bfloat16, cache_enabled=False) if precision == "bfloat16" else nullcontext()
 
 
-def _mixed(*numbers: int) -> int:
+def _combined_seed(*numbers: int) -> int:
     """The seed of an epoch."""
     return int.from_bytes(hashlib.sha256("/".join(map(str, numbers)).encode()).digest()[:7])

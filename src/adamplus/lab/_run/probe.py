@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .learner import Learner
 
 
-def probed(learner: "Learner") -> dict[str, float]:
+def measure_errors(learner: "Learner") -> dict[str, float]:
     """‖z − ∇F(w)‖ and ‖g − ∇F(ŵ)‖ for one more batch, and ‖∇F(w)‖; F over all training rows, in train mode.
 
     Augmentation and dropout are as in training, so what they add to g is part of its error, and ∇F is the mean over

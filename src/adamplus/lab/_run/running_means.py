@@ -9,13 +9,13 @@ from torch import Tensor
 from ..errors import InputError
 
 
-def sums(means: Iterable[Tensor], rows: int) -> Tensor:
+def row_sums(means: Iterable[Tensor], rows: int) -> Tensor:
     """Means over a batch as sums over its rows, and the number of rows."""
     values = [mean.detach().double().reshape(()) for mean in means]
     return rows * torch.stack([*values, torch.ones_like(values[0])])
 
 
-class Meter:
+class RunningMeans:
     """Means by name over all that was added, in one float64 tensor that stays in its place."""
 
     def __init__(self, device: torch.device) -> None:
@@ -37,7 +37,7 @@ class Meter:
             )
         self.sums += sums
 
-    def means(self) -> dict[str, float]:
+    def compute(self) -> dict[str, float]:
         """Over all rows of the pass, and of all ranks; here the host waits."""
         if dist.is_initialized():
             dist.all_reduce(self.sums)

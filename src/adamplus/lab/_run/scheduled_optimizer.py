@@ -11,7 +11,7 @@ from ..errors import InputError, nearest
 from .evaluation import has_two_points
 
 
-class Optimizing:
+class ScheduledOptimizer:
     """An optimizer as a specification has it; where its step is to be `captured`, if it can be, with that in mind."""
 
     def __init__(self, spec: Spec, model: nn.Module, captured: bool) -> None:
@@ -24,7 +24,7 @@ class Optimizing:
         self.optimizer = contender.build(list(model.parameters()), **settings)
         if has_two_points(self.optimizer):
             cast("Any", self.optimizer).train()
-        self.start = [dict(group) for group in self.optimizer.param_groups]
+        self.initial_groups = [dict(group) for group in self.optimizer.param_groups]
         self.changed: set[str] = set()
         self.tensors = contender.tensors if self.captured else ()
         self._make_tensors()
@@ -34,17 +34,12 @@ class Optimizing:
         for group in self.optimizer.param_groups:
             group.update({name: torch.tensor(float(group[name]), device=self.device) for name in self.tensors})
 
-    def settings(self) -> dict[str, Any]:
-        """All of the optimizer's at the start, those that nobody has given too; what JSON can hold of them."""
-        told = (bool, int, float, str, tuple, type(None))
-        return {name: value for name, value in self.start[0].items() if isinstance(value, told) and name != "training"}
-
     def set(self, factors: dict[str, float]) -> dict[str, float]:
         """Have settings of the start, times factors, which are 1 where none is given; the rate, and what changes."""
         for name in factors.keys() - self.changed:
             self._check(name)
         self.changed |= factors.keys()
-        for group, start in zip(self.optimizer.param_groups, self.start, strict=True):
+        for group, start in zip(self.optimizer.param_groups, self.initial_groups, strict=True):
             for name in self.changed & start.keys():  # a task may change β, which few optimizers have
                 value = float(start[name]) * factors.get(name, 1.0)
                 if isinstance(group[name], Tensor):
@@ -52,14 +47,14 @@ class Optimizing:
                 else:
                     group[name] = value
         # Not the group's own, which the device may have: to read it would be to wait.
-        told = [name for name in ("lr", *sorted(self.changed - {"lr"})) if name in self.start[0]]
-        return {name: float(self.start[0][name]) * factors.get(name, 1.0) for name in told}
+        told = [name for name in ("lr", *sorted(self.changed - {"lr"})) if name in self.initial_groups[0]]
+        return {name: float(self.initial_groups[0][name]) * factors.get(name, 1.0) for name in told}
 
     def _check(self, name: str) -> None:
         known = {key for contender in optimizers.CONTENDERS.values() for key in contender.names()}
-        if name not in known and name not in self.start[0]:
+        if name not in known and name not in self.initial_groups[0]:
             raise InputError(f"the schedule changes {name!r}, which no optimizer has: {nearest(name, sorted(known))}")
-        if self.captured and name in self.start[0] and name not in self.tensors:
+        if self.captured and name in self.initial_groups[0] and name not in self.tensors:
             raise InputError(
                 f"the schedule changes {name!r}, and a captured step has it as it was: set capture = False in the task"
             )

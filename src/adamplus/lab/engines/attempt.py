@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-import torch
-
+from .._run import prepare_process
 from .._store import DEVICE_LOST, END, SETTINGS, CorruptError, Run, Spec, Store
 from ..errors import InputError
 from .training import DeviceLostError, train
@@ -48,10 +47,7 @@ class Ended:
 
 def attempt(spec: Spec, root: Path) -> Answer:
     """Train a run of the store in this process, from its checkpoint if it has one."""
-    if spec.device == "cpu":
-        torch.set_num_threads(1)  # sums depend on the number of threads: numbers must not, on the number of workers
-    else:
-        torch.cuda.set_device(spec.device)  # graphs and random numbers are of the current one
+    prepare_process(spec.device)
     store, answer = Store(root), Answer()
     run = store.run(spec)
     try:

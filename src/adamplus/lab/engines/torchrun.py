@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from .._run import prepare_process
 from .._store import SETTINGS, CorruptError, Run, Spec, Store
 from ..errors import InputError
 from .attempt import Ended, concerns_store, details, die, reason, record_failure, set_aside
@@ -115,11 +116,10 @@ def _train(spec: Spec, run: Run, root: Path) -> tuple[str, str] | None:
     """This process's part of a run, on its own device; why the run has failed, and where, in whichever process."""
     raised = None
     try:
-        if spec.device == "cpu":
-            torch.set_num_threads(1)
-            train(spec, run)
-        else:
-            train(replace(spec, device=f"cuda:{os.environ['LOCAL_RANK']}"), run)
+        if spec.device != "cpu":
+            spec = replace(spec, device=f"cuda:{os.environ['LOCAL_RANK']}")
+        prepare_process(spec.device)
+        train(spec, run)
     except DeviceLostError as error:
         die(error)  # and torchrun ends the others, which have nobody to wait for
     except (Exception, SystemExit) as error:

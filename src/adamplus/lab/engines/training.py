@@ -1,7 +1,5 @@
 """One run: trains a model as a specification says, and keeps what happens in its folder."""
 
-import gc
-import math
 import time
 import traceback
 from collections.abc import Iterator
@@ -13,8 +11,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .. import optimizers, tasks
-from .._run import Learner
+from .._run import Learner, divergence
 from .._store import CorruptError, Events, Run, Spec, certificate
+from ..device import release
 from ..errors import InputError
 from ..tasks import Task
 
@@ -54,7 +53,8 @@ def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
 
 def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
     begun = time.perf_counter()
-    _make_room(spec.device)
+    if spec.device != "cpu":  # graphs and compiled code of earlier runs refer to each other, and hold device memory
+        release(torch.device(spec.device))
     task, digest = tasks.find(spec.task)
     for name, now, then in (
         (spec.task, digest, spec.task_digest),
@@ -100,7 +100,7 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
                     run.save({"epoch": number + 1, "learner": learner.state()})
                     saved = time.perf_counter()
                     pause = min(max(checkpoint_every, (saved - now) / SAVING), LONGEST) if checkpoint_every else 0.0
-            if (reason := _diverged(line)) is not None:
+            if (reason := divergence(line)) is not None:
                 break
     tensors = _tensors(learner.optimizer.state_dict())
     return {
@@ -119,16 +119,15 @@ def _settings(spec: Spec, task: Task, learner: Learner | None) -> dict[str, Any]
         "spec": spec.to_json(),
         "task": tasks.about(task, {} if learner is None else learner.data),
         "parameters": None if learner is None else sum(p.numel() for p in learner.model.parameters()),
-        "optimizer": {} if learner is None else learner.optimizing.settings(),
+        "optimizer": {} if learner is None else _optimizer_settings(learner.scheduled.initial_groups[0]),
         **certificate(torch.device(spec.device)),
     }
 
 
-def _make_room(device: str) -> None:
-    """Free what this process's earlier runs had on the device: graphs and compiled code refer to each other."""
-    if device != "cpu":
-        gc.collect()
-        torch.cuda.empty_cache()
+def _optimizer_settings(group: dict[str, Any]) -> dict[str, Any]:
+    """The settings of an optimizer's first group, with defaults, as far as JSON can hold them."""
+    types = (bool, int, float, str, tuple, type(None))
+    return {name: value for name, value in group.items() if isinstance(value, types) and name != "training"}
 
 
 def _is_lost(device: str) -> bool:
@@ -140,14 +139,6 @@ def _is_lost(device: str) -> bool:
     except RuntimeError:
         return True
     return False
-
-
-def _diverged(line: dict[str, float]) -> str | None:
-    """Why a run cannot go on, if it cannot."""
-    for name, value in line.items():
-        if name.endswith(("loss", "loss_hat")) and not math.isfinite(value):
-            return f"{name} is {value} in epoch {line['epoch']}"
-    return None
 
 
 def _tensors(content: Any) -> Iterator[Tensor]:
