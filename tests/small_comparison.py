@@ -8,8 +8,8 @@ from typing import Any
 
 from adamplus.lab._store.spec import Spec
 from adamplus.lab._store.store import Store
-from adamplus.lab.engines import Ended, Execute
-from adamplus.lab.engines.attempt import attempt, ended
+from adamplus.lab.engines import EndedRun, Execute
+from adamplus.lab.engines.attempt import attempt, ended_run
 
 TASK = '''"""A plane through points."""
 
@@ -56,9 +56,9 @@ def write_task(path: Path, hook: str = "pass") -> str:
 def here(root: Path, workers: int | None = None) -> Iterator[Execute]:
     """An engine that trains one run after another in this process."""
 
-    def execute(specs: Sequence[Spec], done: Callable[[Ended], None]) -> None:
+    def execute(specs: Sequence[Spec], done: Callable[[EndedRun], None]) -> None:
         for spec in specs:
-            done(ended(spec, attempt(spec, root)))
+            done(ended_run(spec, attempt(spec, root)))
 
     yield execute
 

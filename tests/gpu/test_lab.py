@@ -172,7 +172,7 @@ def test_a_worker_whose_device_fails_is_followed_by_another_that_goes_on(tmp_pat
     (task,), (entry,) = planned.tasks, planned.entries
     specs, failures = planned.finals(task, entry, Choice(middle(entry.ranges), [], 0)), []
     (tmp_path / "runs").mkdir()
-    with local.opened(tmp_path / "runs", 1) as execute:
+    with local.start(tmp_path / "runs", 1) as execute:
         execute(specs, lambda ended: failures.append(ended.failure))
     assert "device-side assert" in (tmp_path / "runs" / "logs" / "worker-1.log").read_text()
     assert failures == [None, None]

@@ -27,7 +27,7 @@ from adamplus.lab._store import provenance
 from adamplus.lab._store.files import write_json
 from adamplus.lab._store.spec import Spec
 from adamplus.lab._store.store import CHECKPOINT, END, METRICS, SETTINGS, Run, Store
-from adamplus.lab.engines import Ended, attempt, local
+from adamplus.lab.engines import EndedRun, attempt, local
 from adamplus.lab.optimizers import CONTENDERS, LogUniform
 from adamplus.lab.report import write as report_files
 
@@ -35,7 +35,7 @@ from adamplus.lab.report import write as report_files
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No processes, and no page: both have tests of their own."""
-    monkeypatch.setattr(local, "opened", here)
+    monkeypatch.setattr(local, "start", here)
     monkeypatch.setattr(comparison, "show", lambda root, console, alone: None)
 
 
@@ -462,7 +462,7 @@ def test_who_stops_it_is_told_how_to_go_on(tmp_path: Path, task: str, monkeypatc
     options = (task, "--optimizers", "sgd", "--seeds", 3, "--out", tmp_path)
     done = Watch.done
 
-    def stopped_after_the_second(watch: Watch, ended: Ended) -> None:
+    def stopped_after_the_second(watch: Watch, ended: EndedRun) -> None:
         done(watch, ended)
         if len(watch.ended) == 2:
             raise KeyboardInterrupt

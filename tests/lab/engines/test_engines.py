@@ -19,8 +19,8 @@ from adamplus.lab._compare.plan import command, plan
 from adamplus.lab._compare.search import Choice, middle
 from adamplus.lab._store.spec import Spec
 from adamplus.lab._store.store import Store
-from adamplus.lab.engines import Ended, attempt, find, local
-from adamplus.lab.engines.attempt import TRIES
+from adamplus.lab.engines import EndedRun, attempt, find, local
+from adamplus.lab.engines.attempt import MAX_DEATHS
 from adamplus.lab.errors import InputError
 
 TESTS = Path(__file__).parents[2]
@@ -47,9 +47,9 @@ def planned(task: str, *labels: str, seeds: int = 2) -> list[Spec]:
     return [spec for entry in found.entries for spec in found.finals(task, entry, Choice(middle(entry.ranges), [], 0))]
 
 
-def execute(opened: Any, specs: Sequence[Spec], root: Path, workers: int | None = None) -> list[Ended]:
+def execute(opened: Any, specs: Sequence[Spec], root: Path, workers: int | None = None) -> list[EndedRun]:
     """Train them, and say what the comparison was told."""
-    ended: list[Ended] = []
+    ended: list[EndedRun] = []
     with Store(root).lock(), opened(root, workers) as run:
         run(specs, ended.append)
     return ended
@@ -59,14 +59,14 @@ def test_numbers_do_not_depend_on_the_number_of_workers(tmp_path: Path):
     specs = planned(write_task(tmp_path / "plane.py"), "adam-plus", "msgd")
     execute(here, specs, tmp_path / "none")
     for workers in (1, 2):
-        ended = execute(local.opened, specs, tmp_path / f"{workers}", workers)
+        ended = execute(local.start, specs, tmp_path / f"{workers}", workers)
         assert {one.spec.key() for one in ended} == {spec.key() for spec in specs}
         assert numbers(tmp_path / f"{workers}") == numbers(tmp_path / "none")
 
 
 def test_the_run_of_a_killed_worker_is_begun_again(tmp_path: Path):
     specs = planned(write_task(tmp_path / "plane.py", DIES_ONCE), "adam-plus", "msgd", seeds=1)
-    ended = execute(local.opened, specs, tmp_path / "killed", workers=2)
+    ended = execute(local.start, specs, tmp_path / "killed", workers=2)
     assert (tmp_path / "plane.py.died").exists()
     assert [one.failure for one in ended] == [None, None]
     execute(here, specs, tmp_path / "undisturbed")
@@ -75,7 +75,7 @@ def test_the_run_of_a_killed_worker_is_begun_again(tmp_path: Path):
 
 def test_the_run_of_a_worker_that_lost_its_device_goes_on_in_another(tmp_path: Path):
     specs = planned(write_task(tmp_path / "plane.py", LOST_ONCE), "msgd", seeds=2)
-    ended = execute(local.opened, specs, tmp_path / "lost", workers=1)
+    ended = execute(local.start, specs, tmp_path / "lost", workers=1)
     assert "an illegal memory access" in (tmp_path / "lost" / "logs" / "worker-1.log").read_text()
     assert [one.failure for one in ended] == [None, None]
     execute(here, specs, tmp_path / "undisturbed")
@@ -96,10 +96,10 @@ def test_a_run_whose_device_is_lost_every_time_has_failed_for_that_reason(tmp_pa
     always = LOST_ONCE.replace("epoch == 2 and not flag.exists()", "epoch == 1")
     lost, kind = write_task(tmp_path / "lost.py", always), write_task(tmp_path / "plane.py")
     specs = [*planned(lost, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
-    ended = {one.spec.task: one.failure for one in execute(local.opened, specs, tmp_path / "runs", workers=1)}
+    ended = {one.spec.task: one.failure for one in execute(local.start, specs, tmp_path / "runs", workers=1)}
     run = Store(tmp_path / "runs").run(specs[0])
     words = "RuntimeError: CUDA error: an illegal memory access was encountered"
-    assert str(ended[lost]).startswith(f"{words} (worker died {TRIES} times and got no further (with status 70;")
+    assert str(ended[lost]).startswith(f"{words} (worker died {MAX_DEATHS} times and got no further (with status 70;")
     assert ended[kind] is None
     end = run.end()
     assert end is not None
@@ -112,8 +112,8 @@ def test_a_run_whose_device_is_lost_every_time_has_failed_for_that_reason(tmp_pa
 def test_a_run_that_kills_every_worker_has_failed_and_others_go_on(tmp_path: Path):
     deadly, kind = write_task(tmp_path / "deadly.py", DIES), write_task(tmp_path / "plane.py")
     specs = [*planned(deadly, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
-    ended = {one.spec.task: one.failure for one in execute(local.opened, specs, tmp_path / "runs", workers=1)}
-    words = f"worker died {TRIES} times and got no further (by SIGKILL; what it said is in logs/worker-1.log)"
+    ended = {one.spec.task: one.failure for one in execute(local.start, specs, tmp_path / "runs", workers=1)}
+    words = f"worker died {MAX_DEATHS} times and got no further (by SIGKILL; what it said is in logs/worker-1.log)"
     assert ended == {deadly: words, kind: None}
     end = Store(tmp_path / "runs").run(specs[0]).end()
     assert end is not None
@@ -124,8 +124,8 @@ def test_a_run_that_kills_every_worker_has_failed_and_others_go_on(tmp_path: Pat
 def test_deaths_between_which_a_run_gets_further_are_not_held_against_it(tmp_path: Path):
     hook = DIES_ONCE.replace('".died"', 'f".{epoch}"').replace("epoch == 2 and ", "")
     (spec,) = planned(write_task(tmp_path / "plane.py", hook), "sgd", seeds=1)
-    (ended,) = execute(local.opened, [spec], tmp_path / "runs", workers=1)
-    assert len(list(tmp_path.glob("plane.py.*"))) == 4 > TRIES
+    (ended,) = execute(local.start, [spec], tmp_path / "runs", workers=1)
+    assert len(list(tmp_path.glob("plane.py.*"))) == 4 > MAX_DEATHS
     assert ended.failure is None
 
 
@@ -133,7 +133,7 @@ def test_what_a_task_prints_is_in_the_log_and_a_full_disk_in_a_worker_stops_ever
     hook = "print('loud'); raise OSError(28, 'No space left on device')"
     specs = planned(write_task(tmp_path / "plane.py", hook), "sgd")
     with pytest.raises(OSError, match="No space left on device") as raised:
-        execute(local.opened, specs, tmp_path / "runs", workers=1)
+        execute(local.start, specs, tmp_path / "runs", workers=1)
     assert raised.value.errno == 28
     assert (tmp_path / "runs" / "logs" / "worker-1.log").read_text() == "loud\n"
 
@@ -221,7 +221,7 @@ def test_ray_workers_that_die_but_get_further_are_followed_by_others(tmp_path: P
     assert ray._collect(None, spec, tmp_path, before=0) is None
     ended = ray._collect(None, spec, tmp_path, before=1)
     assert ended is not None
-    assert f"worker died {TRIES} times and got no further" in str(ended.failure)
+    assert f"worker died {MAX_DEATHS} times and got no further" in str(ended.failure)
 
 
 def test_a_worker_works_on_the_device_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -264,7 +264,7 @@ def test_a_ray_worker_that_does_not_see_the_store_sends_its_files(tmp_path: Path
     with monkeypatch.context() as patch:
         patch.chdir(tmp_path / "elsewhere")
         answer, files = ray._train(spec, tmp_path / "ray", "no such token", tmp_path, sources)
-    assert answer == attempt.Answer()
+    assert answer == attempt.Reply()
     with Store(tmp_path / "ray").lock():
         ray._store(files, spec, Store(tmp_path / "ray").run(spec))
     Store(tmp_path / "ray").run(spec).check(spec)
@@ -273,4 +273,4 @@ def test_a_ray_worker_that_does_not_see_the_store_sends_its_files(tmp_path: Path
 
 
 def test_engines_are_found_by_name():
-    assert find("local") is local.opened
+    assert find("local") is local.start

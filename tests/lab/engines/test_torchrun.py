@@ -91,4 +91,4 @@ def test_the_command_that_does_it_again_starts_as_many(
 ):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert " ".join(torchrun.words()) == beginning
+    assert " ".join(torchrun.command_prefix()) == beginning

@@ -27,7 +27,7 @@ from adamplus.lab.reproduce.stored_runs import folder_of, folders, options_of, r
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No processes, and no page of each comparison: both have tests of their own."""
-    monkeypatch.setattr(local, "opened", here)
+    monkeypatch.setattr(local, "start", here)
     monkeypatch.setattr(comparison, "show", lambda root, console, alone: None)
 
 

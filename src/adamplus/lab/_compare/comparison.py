@@ -14,7 +14,7 @@ from rich.console import Console
 from .. import engines
 from .._present import console, say
 from .._store import COMPARISON, Spec, Store, write_json
-from ..engines import Ended, Execute, torchrun
+from ..engines import EndedRun, Execute, torchrun
 from ..errors import InputError
 from ..optimizers import LogUniform
 from ..report import show
@@ -128,7 +128,7 @@ def _lead(
     if engine == "torchrun":
         torchrun.check_started()
     planned = plan(tasks, optimizers, elsewhere=engine == "ray", processes=torchrun.processes(), **asked)
-    words = rerun or command(planned, engine, out, torchrun.words() if engine == "torchrun" else ["adamplus"])
+    words = rerun or command(planned, engine, out, torchrun.command_prefix() if engine == "torchrun" else ["adamplus"])
     store, speaker = Store(out), console()
     keeping = Keeping(store, speaker, planned.device, elsewhere=engine == "ray")
     with store.lock():
@@ -189,7 +189,7 @@ class _Comparison:
         metrics = {name: task.metric for name, (task, _) in self.planned.tasks.items()}
         with Watch(self.console, self.store, title, todo, metrics) as watch:
 
-            def done(ended: Ended) -> None:
+            def done(ended: EndedRun) -> None:
                 watch.done(ended)
                 if ended.failure is not None:
                     self.keeping.record_unbegun(ended.spec, self.planned.tasks[ended.spec.task][0], ended.failure)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from .._present import duration, say
 from .._store import METRICS, SETTINGS, CorruptError, Run, Spec, Store
-from ..engines import Ended
+from ..engines import EndedRun
 
 REFRESHES = 2
 """A second. Each looks at the files of the runs that have not ended; there is no other word from the workers."""
@@ -28,7 +28,7 @@ class Watch:
     ) -> None:
         self.console, self.store, self.metrics = console, store, metrics
         self.pending = {spec.key(): spec for spec in specs}
-        self.ended: list[Ended] = []
+        self.ended: list[EndedRun] = []
         self.began = time.time()
         bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"))
         self.bar = Progress(*bar, TimeElapsedColumn(), TextColumn("·"), TimeRemainingColumn(), TextColumn("left"))
@@ -46,7 +46,7 @@ class Watch:
         if self.console.is_terminal:
             self.live.stop()
 
-    def done(self, ended: Ended) -> None:
+    def done(self, ended: EndedRun) -> None:
         """Count a run that has ended; off a terminal, say so."""
         self.ended.append(ended)
         self.pending.pop(ended.spec.key(), None)
@@ -97,7 +97,7 @@ def _cells(spec: Spec, lines: Sequence[Mapping[str, Any]], metric: str) -> tuple
     return *run, f"{len(lines)}/{spec.epochs}", told, duration(left, rough=True)
 
 
-def _told(run: Run, ended: Ended, metric: str) -> tuple[str, str]:
+def _told(run: Run, ended: EndedRun, metric: str) -> tuple[str, str]:
     """How a run ended, and the words for it."""
     if ended.failure is not None:
         return "failed", f"failed: {ended.failure}"

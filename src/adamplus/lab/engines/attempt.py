@@ -16,16 +16,16 @@ from .._store import DEVICE_LOST, END, SETTINGS, CorruptError, Run, Spec, Store
 from ..errors import InputError
 from .training import DeviceLostError, train
 
-TRIES = 3
+MAX_DEATHS = 3
 """How often in a row a run's worker may die and have got no further than the one before."""
 
 
-LOST = 70
+DEVICE_LOST_STATUS = 70
 """The status of a process whose device was lost: to an engine, a worker that died."""
 
 
 @dataclass
-class Answer:
+class Reply:
     """What a worker says of a run; how it ended is in its folder."""
 
     failure: str | None = None
@@ -37,7 +37,7 @@ class Answer:
 
 
 @dataclass
-class Ended:
+class EndedRun:
     """A run that needs no worker any more."""
 
     spec: Spec
@@ -45,45 +45,45 @@ class Ended:
     notes: list[str] = field(default_factory=list)
 
 
-def attempt(spec: Spec, root: Path) -> Answer:
+def attempt(spec: Spec, root: Path) -> Reply:
     """Train a run of the store in this process, from its checkpoint if it has one."""
     prepare_process(spec.device)
-    store, answer = Store(root), Answer()
+    store, reply = Store(root), Reply()
     run = store.run(spec)
     try:
-        with _alone(spec, root):
+        with _run_lock(spec, root):
             for again in (True, False):
                 try:
                     if run.end() is None:
                         train(spec, run)
                         if "resumed" in run.settings():
-                            answer.notes.append(_moved(store, run))
-                    return answer
+                            reply.notes.append(_resumed_note(store, run))
+                    return reply
                 except CorruptError as error:
                     if not again:
                         raise
-                    answer.notes.append(set_aside(store, run, error))
+                    reply.notes.append(set_aside(store, run, error))
     except OSError as error:
-        answer.failure = reason(error)
+        reply.failure = describe(error)
         if concerns_store(error, root):
-            answer.errno = error.errno
+            reply.errno = error.errno
         else:
-            record_failure(run, answer.failure, details(error))
+            record_failure(run, reply.failure, traceback_text(error))
     except (InputError, CorruptError, SystemExit) as error:
-        answer.failure = reason(error)
-        record_failure(run, answer.failure, details(error))
+        reply.failure = describe(error)
+        record_failure(run, reply.failure, traceback_text(error))
     except DeviceLostError as error:  # every later run of this process would fail, too
         with suppress(OSError):
-            (run.folder / DEVICE_LOST).write_text(f"{error}\n{details(error)}", encoding="utf-8")
-        die(error)
-    return answer
+            (run.folder / DEVICE_LOST).write_text(f"{error}\n{traceback_text(error)}", encoding="utf-8")
+        exit_without_device(error)
+    return reply
 
 
-def die(error: DeviceLostError) -> NoReturn:
+def exit_without_device(error: DeviceLostError) -> NoReturn:
     """End this process, and say why."""
     traceback.print_exception(error)
     sys.stderr.flush()
-    os._exit(LOST)
+    os._exit(DEVICE_LOST_STATUS)
 
 
 def concerns_store(error: OSError, root: Path) -> bool:
@@ -94,7 +94,7 @@ def concerns_store(error: OSError, root: Path) -> bool:
     return isinstance(name, (str, bytes)) and Path(os.fsdecode(name)).resolve().is_relative_to(root.resolve())
 
 
-def reason(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """What a run's end says of what was raised."""
     if isinstance(error, (InputError, CorruptError)):
         return str(error)
@@ -103,26 +103,26 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def details(error: BaseException) -> str:
+def traceback_text(error: BaseException) -> str:
     """Where it was raised."""
     return "".join(traceback.format_exception(error))
 
 
-def epochs(run: Run) -> int:
+def epochs_done(run: Run) -> int:
     """How far a run has come."""
     with suppress(CorruptError):
         return len(run.metrics())
     return 0
 
 
-def ended(spec: Spec, answer: Answer) -> Ended:
+def ended_run(spec: Spec, reply: Reply) -> EndedRun:
     """What the comparison is told; raises OSError where the disk refused, which concerns all runs."""
-    if answer.errno is not None:
-        raise OSError(answer.errno, answer.failure)
-    return Ended(spec, answer.failure, answer.notes)
+    if reply.errno is not None:
+        raise OSError(reply.errno, reply.failure)
+    return EndedRun(spec, reply.failure, reply.notes)
 
 
-def given_up(spec: Spec, root: Path, failure: str) -> Ended:
+def give_up(spec: Spec, root: Path, failure: str) -> EndedRun:
     """What the comparison is told of a run that no worker answers for."""
     run, details = Store(root).run(spec), None
     with suppress(OSError):
@@ -130,7 +130,7 @@ def given_up(spec: Spec, root: Path, failure: str) -> Ended:
         (run.folder / DEVICE_LOST).unlink()
         failure = f"{details.splitlines()[0]} ({failure})"
     record_failure(run, failure, details)
-    return Ended(spec, failure)
+    return EndedRun(spec, failure)
 
 
 def record_failure(run: Run, failure: str, details: str | None = None) -> None:
@@ -145,7 +145,7 @@ def set_aside(store: Store, run: Run, error: CorruptError) -> str:
     return f"{name} is set aside as {where} and done again: {error}"
 
 
-def _moved(store: Store, run: Run) -> str:
+def _resumed_note(store: Store, run: Run) -> str:
     """What people are told of a run that others have begun."""
     name = run.folder.relative_to(store.root)
     return (
@@ -154,7 +154,7 @@ def _moved(store: Store, run: Run) -> str:
 
 
 @contextmanager
-def _alone(spec: Spec, root: Path) -> Iterator[None]:
+def _run_lock(spec: Spec, root: Path) -> Iterator[None]:
     """Wait for a worker of a killed comparison that has not noticed yet: both would write to the same folder.
 
     A lock of one byte, whose place in the file is the run's own, and which ends with the process that has it.

@@ -8,16 +8,16 @@ from typing import Protocol
 
 from .._store import Spec
 from ..errors import InputError, nearest
-from .attempt import Ended
+from .attempt import EndedRun
 
 ENGINES = {name: f"{__package__}.{name}" for name in ("local", "ray", "torchrun")}
-"""Name and module, which has a function `opened`."""
+"""Name and module, which has a function `start`."""
 
 
 class Execute(Protocol):
     """What an engine does, once opened."""
 
-    def __call__(self, specs: Sequence[Spec], done: Callable[[Ended], None]) -> None:
+    def __call__(self, specs: Sequence[Spec], done: Callable[[EndedRun], None]) -> None:
         """Train all of them into the store, telling of each that has ended.
 
         A run whose worker is lost is begun again, from its checkpoint. Raises OSError where the store cannot be
@@ -38,4 +38,4 @@ def find(name: str) -> Engine:
     """The engine of that name; the packages that it needs are imported here."""
     if name not in ENGINES:
         raise InputError(f"unknown engine {name!r}: {nearest(name, ENGINES)}")
-    return importlib.import_module(ENGINES[name]).opened
+    return importlib.import_module(ENGINES[name]).start

@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from .._store import Spec, Store
-from .attempt import TRIES, Answer, Ended, ended, epochs, given_up
+from .attempt import MAX_DEATHS, EndedRun, Reply, ended_run, epochs_done, give_up
 from .engine import Execute
 
 # Ctrl-C reaches the workers, too; the parent decides what happens then.
@@ -25,19 +25,19 @@ COMMAND = (
 
 
 @contextmanager
-def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
+def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
     """As many workers as there are cores, or one on an accelerator, unless it is said how many."""
-    there: list[_Worker] = []
+    started: list[_Worker] = []
 
-    def execute(specs: Sequence[Spec], done: Callable[[Ended], None]) -> None:
+    def execute(specs: Sequence[Spec], done: Callable[[EndedRun], None]) -> None:
         natural = _cores() if all(spec.device == "cpu" for spec in specs) else 1
         number = max(1, min(workers or natural, len(specs)))
-        there.extend(_Worker(root, i) for i in range(len(there) + 1, number + 1))
+        started.extend(_Worker(root, i) for i in range(len(started) + 1, number + 1))
         idle: SimpleQueue[_Worker] = SimpleQueue()
-        for worker in there:
+        for worker in started:
             idle.put(worker)
 
-        def one(spec: Spec) -> Ended:
+        def train_one(spec: Spec) -> EndedRun:
             worker = idle.get()
             try:
                 return worker.train(spec)
@@ -47,10 +47,10 @@ def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
         # A thread waits for each process: it has nothing else to do.
         pool = ThreadPoolExecutor(number)
         try:
-            for future in as_completed([pool.submit(one, spec) for spec in specs]):
+            for future in as_completed([pool.submit(train_one, spec) for spec in specs]):
                 done(future.result())
         except BaseException:
-            for worker in there:
+            for worker in started:
                 worker.stop()
             raise
         finally:
@@ -59,7 +59,7 @@ def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
     try:
         yield execute
     finally:
-        for worker in there:
+        for worker in started:
             worker.stop()
 
 
@@ -77,21 +77,21 @@ class _Worker:
         self.stopped = False
         self.changing = threading.Lock()
 
-    def train(self, spec: Spec) -> Ended:
+    def train(self, spec: Spec) -> EndedRun:
         cause, deaths, run = "", 0, Store(self.root).run(spec)
-        furthest = epochs(run)
-        while deaths < TRIES:
+        furthest = epochs_done(run)
+        while deaths < MAX_DEATHS:
             process = self._running()
-            if (answer := self._ask(process, spec)) is not None:
-                return ended(spec, answer)
-            cause, reached = _cause(process.wait()), epochs(run)
+            if (reply := self._request(process, spec)) is not None:
+                return ended_run(spec, reply)
+            cause, reached = _cause_of_death(process.wait()), epochs_done(run)
             deaths = 1 if reached > furthest else deaths + 1
             furthest = max(furthest, reached)
         if self.stopped:
             raise _StoppedError
         log = self.log.relative_to(self.root)
-        words = f"worker died {TRIES} times and got no further ({cause}; what it said is in {log})"
-        return given_up(spec, self.root, words)
+        failure = f"worker died {MAX_DEATHS} times and got no further ({cause}; what it said is in {log})"
+        return give_up(spec, self.root, failure)
 
     def stop(self) -> None:
         """End the process: whatever it is doing, its run goes on from the checkpoint."""
@@ -120,7 +120,7 @@ class _Worker:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
             )
 
-    def _ask(self, process: subprocess.Popen[bytes], spec: Spec) -> Answer | None:
+    def _request(self, process: subprocess.Popen[bytes], spec: Spec) -> Reply | None:
         """What the process says of the run; None where it died."""
         assert process.stdin is not None
         assert process.stdout is not None
@@ -131,12 +131,12 @@ class _Worker:
             line = process.stdout.readline()
         except BrokenPipeError:
             return None
-        return Answer(**json.loads(line)) if line.endswith(b"\n") else None
+        return Reply(**json.loads(line)) if line.endswith(b"\n") else None
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _cause(code: int) -> str:
+def _cause_of_death(code: int) -> str:
     return f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"

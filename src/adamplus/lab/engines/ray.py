@@ -17,7 +17,7 @@ from typing import Any
 
 from .._store import CHECKPOINT, END, SETTINGS, Run, Spec, Store, replace_file, write_json
 from ..errors import InputError
-from .attempt import TRIES, Answer, Ended, attempt, ended, epochs, given_up
+from .attempt import MAX_DEATHS, EndedRun, Reply, attempt, ended_run, epochs_done, give_up
 from .engine import Execute
 
 try:
@@ -31,16 +31,16 @@ TOKEN = ".token"
 
 
 @contextmanager
-def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
+def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
     """A connection to the cluster; where this process has one already, that one."""
     root, token = root.resolve(), uuid.uuid4().hex
 
-    def execute(specs: Sequence[Spec], done: Callable[[Ended], None]) -> None:
+    def execute(specs: Sequence[Spec], done: Callable[[EndedRun], None]) -> None:
         waiting, running = list(reversed(specs)), {}
         while waiting or running:
             while waiting and len(running) < (workers or len(specs)):
                 spec = waiting.pop()
-                running[_submit(spec, root, token)] = spec, epochs(Store(root).run(spec))
+                running[_submit(spec, root, token)] = spec, epochs_done(Store(root).run(spec))
             (ready, *_), _ = ray.wait(list(running), num_returns=1)
             spec, before = running.pop(ready)
             if (one := _collect(ready, spec, root, before)) is not None:
@@ -70,14 +70,14 @@ def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
 def _submit(spec: Spec, root: Path, token: str) -> Any:
     sources = {name: Path(name).read_bytes() for name in (spec.task, spec.optimizer) if name.endswith(".py")}
     remote: Any = ray.remote(_train)
-    options = {"num_cpus": 1, "num_gpus": int(spec.device != "cpu"), "max_retries": TRIES - 1}
+    options = {"num_cpus": 1, "num_gpus": int(spec.device != "cpu"), "max_retries": MAX_DEATHS - 1}
     return remote.options(**options).remote(spec, root, token, Path.cwd(), sources)
 
 
 def _train(
     spec: Spec, root: Path, token: str, folder: Path, sources: dict[str, bytes]
-) -> tuple[Answer, dict[str, bytes]]:
-    """In a worker: the answer, and the files of the run where the store is not to be seen."""
+) -> tuple[Reply, dict[str, bytes]]:
+    """In a worker: the reply, and the files of the run where the store is not to be seen."""
     try:
         visible = (root / TOKEN).read_text() == token
     except OSError:
@@ -87,9 +87,9 @@ def _train(
         return attempt(spec, root), {}
     with tempfile.TemporaryDirectory() as own:
         moved = replace(spec, task=_written(spec.task, own, sources), optimizer=_written(spec.optimizer, own, sources))
-        answer, run = attempt(moved, Path(own)), Store(Path(own)).run(moved)
+        reply, run = attempt(moved, Path(own)), Store(Path(own)).run(moved)
         files = run.folder.iterdir() if run.folder.exists() else ()
-        return answer, {file.name: file.read_bytes() for file in files}
+        return reply, {file.name: file.read_bytes() for file in files}
 
 
 def _written(name: str, folder: str, sources: dict[str, bytes]) -> str:
@@ -101,19 +101,19 @@ def _written(name: str, folder: str, sources: dict[str, bytes]) -> str:
     return str(path)
 
 
-def _collect(ready: Any, spec: Spec, root: Path, before: int) -> Ended | None:
+def _collect(ready: Any, spec: Spec, root: Path, before: int) -> EndedRun | None:
     """What became of a run; None where its workers died, but have got further than the epoch where they began."""
     try:
-        answer, files = ray.get(ready)
-    except RayTaskError as error:  # not the task's, which `attempt` answers for: adamplus is not there, say
-        return given_up(spec, root, f"{type(error.cause).__name__} in the worker: {error.cause}")
+        reply, files = ray.get(ready)
+    except RayTaskError as error:  # not the task's, which `attempt` replies for: adamplus is not there, say
+        return give_up(spec, root, f"{type(error.cause).__name__} in the worker: {error.cause}")
     except RayError as error:
-        if epochs(Store(root).run(spec)) > before:
+        if epochs_done(Store(root).run(spec)) > before:
             return None
         cause = str(error).strip().partition("\n")[0]
-        return given_up(spec, root, f"worker died {TRIES} times and got no further ({cause})")
+        return give_up(spec, root, f"worker died {MAX_DEATHS} times and got no further ({cause})")
     _store(files, spec, Store(root).run(spec))
-    return ended(spec, answer)
+    return ended_run(spec, reply)
 
 
 def _store(files: dict[str, bytes], spec: Spec, run: Run) -> None:

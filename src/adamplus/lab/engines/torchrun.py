@@ -13,7 +13,7 @@ import torch.distributed as dist
 from .._run import prepare_process
 from .._store import SETTINGS, CorruptError, Run, Spec, Store
 from ..errors import InputError
-from .attempt import Ended, concerns_store, details, die, reason, record_failure, set_aside
+from .attempt import EndedRun, concerns_store, describe, exit_without_device, record_failure, set_aside, traceback_text
 from .engine import Execute
 from .training import DeviceLostError, train
 
@@ -42,7 +42,7 @@ def check_started() -> None:
         )
 
 
-def words() -> list[str]:
+def command_prefix() -> list[str]:
     """The command line's beginning, by which the same processes are started again."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", processes()))
     machines = ["--nnodes", str(processes() // here)] if processes() > here else []
@@ -64,16 +64,16 @@ def joined(device: str | None) -> Iterator[None]:
     try:
         yield
     except InputError:
-        _leave()
+        _leave_group()
         raise
-    _leave()
+    _leave_group()
 
 
 @contextmanager
-def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
+def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
     """Lead: one run at a time, whatever `workers` says, for every process is part of each."""
 
-    def execute(specs: Sequence[Spec], done: Callable[[Ended], None]) -> None:
+    def execute(specs: Sequence[Spec], done: Callable[[EndedRun], None]) -> None:
         for spec in specs:
             run, notes = Store(root).run(spec), []
             try:
@@ -81,31 +81,31 @@ def opened(root: Path, workers: int | None = None) -> Iterator[Execute]:
                     run.cut()  # before others wait for this process
             except CorruptError as error:
                 notes.append(set_aside(Store(root), run, error))
-            _say((spec, run.folder.resolve()))
+            _broadcast((spec, run.folder.resolve()))
             if (raised := _train(spec, run, root)) is None:
-                done(Ended(spec, notes=notes))
+                done(EndedRun(spec, notes=notes))
             else:
                 record_failure(run, *raised)
-                done(Ended(spec, raised[0], notes))
+                done(EndedRun(spec, raised[0], notes))
 
     yield execute
 
 
 def serve() -> None:
     """Follow: train what the leader says, until it has nothing more to say."""
-    while (said := _say(None)) is not None:
-        spec, folder = said
+    while (message := _broadcast(None)) is not None:
+        spec, folder = message
         _train(spec, Run(folder), folder)
 
 
-def _leave() -> None:
+def _leave_group() -> None:
     if not follows():
-        _say(None)
+        _broadcast(None)
     gc.collect()  # models under DDP hold the group in cycles: left to the process's end, torch may abort it there
     dist.destroy_process_group()
 
 
-def _say(what: tuple[Spec, Path] | None) -> tuple[Spec, Path] | None:
+def _broadcast(what: tuple[Spec, Path] | None) -> tuple[Spec, Path] | None:
     """What the leader says, in every process."""
     box = [what]
     dist.broadcast_object_list(box, src=0)
@@ -121,11 +121,11 @@ def _train(spec: Spec, run: Run, root: Path) -> tuple[str, str] | None:
         prepare_process(spec.device)
         train(spec, run)
     except DeviceLostError as error:
-        die(error)  # and torchrun ends the others, which have nobody to wait for
+        exit_without_device(error)  # and torchrun ends the others, which have nobody to wait for
     except (Exception, SystemExit) as error:
         if isinstance(error, OSError) and concerns_store(error, root):
             raise
-        raised = (reason(error), details(error))
-    everybody: list[tuple[str, str] | None] = [None] * dist.get_world_size()
-    dist.all_gather_object(everybody, raised)
-    return next((one for one in everybody if one is not None), None)
+        raised = (describe(error), traceback_text(error))
+    failures: list[tuple[str, str] | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(failures, raised)
+    return next((one for one in failures if one is not None), None)

@@ -1,4 +1,4 @@
-"""A worker process of the local engine: runs come in by standard input, a line each, and answers go out by output."""
+"""A worker process of the local engine: runs come in by standard input, a line each, and replies go out by output."""
 
 import gc
 import json
@@ -21,17 +21,17 @@ def serve() -> None:
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     gc.collect()
     gc.freeze()  # what was imported: a look through all of it takes 0.2 s, in the middle of somebody's epoch
-    with os.fdopen(os.dup(1), "w") as answers:
-        os.dup2(2, 1)  # what a task prints is no answer
+    with os.fdopen(os.dup(1), "w") as replies:
+        os.dup2(2, 1)  # what a task prints is no reply
         while True:
             request = requests.get()
             try:
-                answer = attempt(Spec.from_json(request["spec"]), Path(request["root"]))
+                reply = attempt(Spec.from_json(request["spec"]), Path(request["root"]))
             except BaseException:  # or Python would abort when it ends, as the listener holds standard input
                 traceback.print_exc()
                 os._exit(1)
-            answers.write(json.dumps(asdict(answer)) + "\n")
-            answers.flush()
+            replies.write(json.dumps(asdict(reply)) + "\n")
+            replies.flush()
 
 
 def _listen(requests: SimpleQueue[dict[str, Any]]) -> None:

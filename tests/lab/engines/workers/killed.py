@@ -25,7 +25,7 @@ def compare(engine: str, task: str, out: Path, seeds: int) -> None:
     """In a process group of its own, with a checkpoint after every epoch where it trains by itself."""
     os.setpgid(0, 0)
     if engine == "here":
-        local.opened = here
+        local.start = here
         attempt.train = partial(attempt.train, checkpoint_every=0.0)
     comparison.show = lambda root, console, alone: None
     with (out.parent / f"{out.name}.log").open("a") as log, redirect_stdout(log):
