@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -260,7 +262,7 @@ def test_a_ray_worker_that_does_not_see_the_store_sends_its_files(tmp_path: Path
     write_task(tmp_path / "plane.py")
     (spec,) = planned("plane.py", "adam-plus", seeds=1)
     (tmp_path / "elsewhere").mkdir()
-    sources = {"plane.py": (tmp_path / "plane.py").read_bytes()}
+    sources = {"plane.py": ray._sources("plane.py")}
     with monkeypatch.context() as patch:
         patch.chdir(tmp_path / "elsewhere")
         answer, files = ray._train(spec, tmp_path / "ray", "no such token", tmp_path, sources)
@@ -270,6 +272,31 @@ def test_a_ray_worker_that_does_not_see_the_store_sends_its_files(tmp_path: Path
     Store(tmp_path / "ray").run(spec).check(spec)
     execute(here, [spec], tmp_path / "here")
     assert numbers(tmp_path / "ray") == numbers(tmp_path / "here")
+
+
+def test_a_ray_worker_that_does_not_see_the_store_has_what_a_task_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("ray")
+    from adamplus.lab.engines import ray
+
+    driver = tmp_path / "driver"
+    (driver / "own_planes").mkdir(parents=True)
+    (driver / "own_planes" / "__init__.py").write_text("from .slope import SLOPE\n")
+    (driver / "own_planes" / "slope.py").write_text("SLOPE = 2.0\n")
+    task = write_task(driver / "plane.py", "import own_planes; assert own_planes.SLOPE == 2.0")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])  # to which the task's folder is added
+        specs = planned(task, "sgd", seeds=2)
+    sources = {task: ray._sources(task)}
+    driver.rename(tmp_path / "gone")  # so that the worker finds the module only among what it was sent
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as worker:  # one process for both runs, as Ray has
+        trained = [
+            worker.submit(ray._train, spec, tmp_path / "ray", "no such token", tmp_path, sources).result()
+            for spec in specs
+        ]
+    assert [reply for reply, _ in trained] == [attempt.Reply()] * 2
+    assert all("end.json" in files for _, files in trained)
 
 
 def test_engines_are_found_by_name():

@@ -3,6 +3,7 @@
 from .code_digest import digest, own_digest
 from .event_files import Events
 from .files import replace_file, write_json
+from .imports import imported
 from .provenance import certificate
 from .spec import Spec, plain
 from .store import CHECKPOINT, COMPARISON, DEVICE_LOST, END, METRICS, SETTINGS, CorruptError, Run, Store
@@ -22,6 +23,7 @@ __all__ = [
     "Store",
     "certificate",
     "digest",
+    "imported",
     "load_file",
     "own_digest",
     "plain",

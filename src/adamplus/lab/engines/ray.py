@@ -5,17 +5,20 @@ store's folder train in it and resume from its checkpoints. Others train in a fo
 is in it.
 """
 
+import atexit
 import logging
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .._store import CHECKPOINT, END, SETTINGS, Run, Spec, Store, replace_file, write_json
+from .._store import CHECKPOINT, END, SETTINGS, Run, Spec, Store, imported, replace_file, write_json
 from ..errors import InputError
 from .attempt import MAX_DEATHS, EndedRun, Reply, attempt, ended_run, epochs_done, give_up
 from .engine import Execute
@@ -68,14 +71,20 @@ def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
 
 
 def _submit(spec: Spec, root: Path, token: str) -> Any:
-    sources = {name: Path(name).read_bytes() for name in (spec.task, spec.optimizer) if name.endswith(".py")}
+    sources = {name: _sources(name) for name in (spec.task, spec.optimizer) if name.endswith(".py")}
     remote: Any = ray.remote(_train)
     options = {"num_cpus": 1, "num_gpus": int(spec.device != "cpu"), "max_retries": MAX_DEATHS - 1}
     return remote.options(**options).remote(spec, root, token, Path.cwd(), sources)
 
 
+def _sources(name: str) -> dict[str, bytes]:
+    """The content of a user's file and of those that it imports, by absolute path without the root; itself first."""
+    path = Path(name).resolve()
+    return {str(file.relative_to(file.anchor)): file.read_bytes() for file in (path, *imported(path).values())}
+
+
 def _train(
-    spec: Spec, root: Path, token: str, folder: Path, sources: dict[str, bytes]
+    spec: Spec, root: Path, token: str, folder: Path, sources: dict[str, dict[str, bytes]]
 ) -> tuple[Reply, dict[str, bytes]]:
     """In a worker: the reply, and the files of the run where the store is not to be seen."""
     try:
@@ -85,20 +94,30 @@ def _train(
     if visible:
         os.chdir(folder)  # names of files are relative to where the comparison was started
         return attempt(spec, root), {}
+    moved = replace(spec, task=_written(spec.task, sources), optimizer=_written(spec.optimizer, sources))
     with tempfile.TemporaryDirectory() as own:
-        moved = replace(spec, task=_written(spec.task, own, sources), optimizer=_written(spec.optimizer, own, sources))
         reply, run = attempt(moved, Path(own)), Store(Path(own)).run(moved)
         files = run.folder.iterdir() if run.folder.exists() else ()
         return reply, {file.name: file.read_bytes() for file in files}
 
 
-def _written(name: str, folder: str, sources: dict[str, bytes]) -> str:
-    """Where a file of the user's is on this machine; other names stay."""
+def _written(name: str, sources: dict[str, dict[str, bytes]]) -> str:
+    """Write a user's file and what it imports on this machine, and return its path here; other names stay."""
     if name not in sources:
         return name
-    path = Path(folder, Path(name).name)
-    path.write_bytes(sources[name])
-    return str(path)
+    paths = [_source_folder() / path for path in sources[name]]
+    for path, content in zip(paths, sources[name].values(), strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return str(paths[0])
+
+
+@cache
+def _source_folder() -> Path:
+    """A folder of this worker for the user's files; one for all runs, because Python imports a module only once."""
+    folder = tempfile.mkdtemp(prefix="adamplus-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _collect(ready: Any, spec: Spec, root: Path, before: int) -> EndedRun | None:
