@@ -64,7 +64,7 @@ def says(message: str, folder: Path | None = None) -> str:
 
 
 def test_messages_are_those_that_one_gets(folder: Path):
-    with pytest.raises(InputError, match=says("my_tsk.py: there is no such file, which should have a task")):
+    with pytest.raises(InputError, match=says("my_tsk.py: there is no such file; it should define a task")):
         tasks.find("my_tsk.py")
     whole = FILES["my_task.py"]
     broken = {

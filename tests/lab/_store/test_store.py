@@ -54,7 +54,7 @@ def test_a_line_that_is_missing_before_a_checkpoint_is_told(tmp_path: Path):
     run = Run(tmp_path)
     run.append({"epoch": 1})
     run.save({"epoch": 2})
-    with pytest.raises(CorruptError, match=r"has 1 epochs, and checkpoint.pt is of epoch 2"):
+    with pytest.raises(CorruptError, match=r"has 1 epochs, but checkpoint.pt is of epoch 2"):
         run.cut()
 
 

@@ -244,7 +244,7 @@ def test_a_checkpoint_of_something_else_is_told(content: object, tmp_path: Path)
     run = Run(tmp_path / "run")
     run.begin({"spec": spec().to_json()})
     torch.save(content, run.folder / "checkpoint.pt")
-    with pytest.raises(CorruptError, match="is no checkpoint of a run"):
+    with pytest.raises(CorruptError, match="is not the checkpoint of a run"):
         train(spec(), run)
 
 

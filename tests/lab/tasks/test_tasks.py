@@ -272,7 +272,7 @@ PARTIAL = COMPLETE[: COMPLETE.index("    def model")]
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        (None, r"mine\.py: there is no such file, which should have a task"),
+        (None, r"mine\.py: there is no such file; it should define a task"),
         ("", r"mine\.py must define exactly one subclass of Task, got 0: see docs/extending.md"),
         ("from adamplus.lab.tasks import Task\n", "exactly one subclass of Task, got 0"),
         (TWO, "exactly one subclass of Task, got 2"),

@@ -1,4 +1,4 @@
-"""What is kept of runs: folders, specifications, provenance and digests of code."""
+"""The run store: folders of runs (store.py), specifications, atomic files, provenance, digests of code."""
 
 from .code_digest import digest, own_digest
 from .event_files import Events

@@ -1,11 +1,11 @@
-"""TensorBoard event files of a run, beside its metrics."""
+"""TensorBoard event files, which repeat a run's metrics."""
 
 from pathlib import Path
 from typing import Any
 
 
 class Events:
-    """Writes an epoch's metrics as scalars; what an earlier attempt wrote of later epochs is dropped."""
+    """Writes the metrics of each epoch as scalars; TensorBoard drops later epochs that an earlier attempt wrote."""
 
     def __init__(self, folder: Path, epoch: int) -> None:
         from torch.utils.tensorboard.writer import SummaryWriter
@@ -13,11 +13,11 @@ class Events:
         self.writer: Any = SummaryWriter(str(folder), purge_step=epoch + 1)
 
     def add(self, line: dict[str, float]) -> None:
-        """Add a line of metrics."""
+        """Write the metrics of an epoch."""
         for name, value in line.items():
             if name != "epoch":
                 self.writer.add_scalar(name, value, line["epoch"])
 
     def close(self) -> None:
-        """Write what is still held back."""
+        """Write everything that is buffered, and close the file."""
         self.writer.close()

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 @contextmanager
 def replacement(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes the place of `path` at the end of the context, unless something was raised."""
+    """Open a file for writing that replaces `path` at the end of the context, unless the context raises."""
     new = path.with_name(path.name + ".new")
     with new.open("wb") as file:
         yield file
@@ -20,11 +20,11 @@ def replacement(path: Path) -> Iterator[IO[bytes]]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file, or replace it as a whole."""
+    """Create a file, or replace it as a whole."""
     with replacement(path) as file:
         file.write(content)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file, or replace it as a whole."""
+    """Create a JSON file, or replace it as a whole."""
     replace_file(path, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")

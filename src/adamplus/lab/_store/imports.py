@@ -1,4 +1,4 @@
-"""Which files of its own folder a Python file imports: they are as much a part of what it does as itself."""
+"""The files of its own folder that a Python file imports; its digest includes them."""
 
 import ast
 import importlib.util
@@ -11,14 +11,14 @@ from ..errors import InputError
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
-_read: dict[Path, bytes] = {}  # what this process may have executed of them
+_read: dict[Path, bytes] = {}  # content of the files that this process may have executed
 
 
 def imported(path: Path) -> dict[str, Path]:
-    """By name, the files of its folder and below that a file imports, and those that these import.
+    """The files in or below its folder that a file imports, directly or indirectly, by module name.
 
-    Nothing is executed: what stands in `import` statements is looked for, inside of functions, too. A file that has the
-    name of a module of Python's own is none of them.
+    Nothing is executed: `import` statements are read, including those inside functions. A file with the name of a
+    standard library module does not count, because Python would not import it.
     """
     path = path.resolve()
     if PACKAGE in path.parents:
@@ -35,18 +35,21 @@ def imported(path: Path) -> dict[str, Path]:
 
 
 def refuse_mixtures(path: Path) -> None:
-    """Raise where Python would not give a file what lies beside it: a process has one module of a name, read once."""
+    """Raise InputError if Python would import other code than the files beside `path`.
+
+    It imports each name only once in a process.
+    """
     for name, file in imported(path).items():
         there = _known(name) if "." not in name else None
         if there not in (None, file.resolve()):
-            raise InputError(f"{path} imports {name}, which is {file} and {there}: rename one of them")
+            raise InputError(f"{path} imports {name}, which may be {file} or {there}: rename one of them")
         content = file.read_bytes()
         if _read.setdefault(file, content) != content:
-            raise InputError(f"{file} has changed since this process has read it: start anew")
+            raise InputError(f"{file} has changed since this process imported it: start the command again")
 
 
 def _names(module: str, file: Path) -> Iterator[str]:
-    """What a module imports, each package before what is in it."""
+    """The names of the modules that a module imports; a package comes before its contents."""
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     for level, base, names in _statements(file.read_bytes()):
         outer = package.split(".")[: len(package.split(".")) + 1 - level] if level else []
@@ -57,10 +60,10 @@ def _names(module: str, file: Path) -> Iterator[str]:
 
 @cache
 def _statements(content: bytes) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
-    """The import statements of a file: dots, where from, and what."""
+    """The import statements of a source: number of leading dots, module, and imported names."""
     try:
         nodes = list(ast.walk(ast.parse(content)))
-    except (SyntaxError, ValueError, RecursionError):  # which is told where it is executed
+    except (SyntaxError, ValueError, RecursionError):  # reported when the file is executed
         return ()
     return tuple(
         (getattr(node, "level", 0), getattr(node, "module", None) or "", tuple(alias.name for alias in node.names))
@@ -70,7 +73,7 @@ def _statements(content: bytes) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
 
 
 def _beside(name: str, folder: Path) -> Path | None:
-    """The file of a module in a folder."""
+    """The file of a module in a folder, if there is one."""
     *outer, last = name.split(".")
     if (outer or [last])[0] in sys.stdlib_module_names:
         return None
@@ -80,7 +83,7 @@ def _beside(name: str, folder: Path) -> Path | None:
 
 
 def _known(name: str) -> Path | None:
-    """The file that Python has, or would take, for a module."""
+    """The file from which Python has imported a module, or would import it."""
     if name in sys.modules:
         file = getattr(sys.modules[name], "__file__", None)
     else:

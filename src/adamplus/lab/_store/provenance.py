@@ -1,4 +1,4 @@
-"""Where numbers come from: versions, hardware and the state of the code."""
+"""Provenance of a run: versions, hardware and the commit of the code."""
 
 import importlib.metadata
 import os
@@ -16,6 +16,7 @@ from adamplus import __version__
 from ..device import hardware
 
 COMMIT = "ADAMPLUS_COMMIT"
+"""The environment variable that names the commit if the code was copied without its repository."""
 
 
 def certificate(device: torch.device, packages: Sequence[str] = ("torch", "adamplus")) -> dict[str, Any]:
@@ -42,16 +43,16 @@ def _version(package: str) -> str | None:
 
 
 def git_state() -> dict[str, Any]:
-    """Commit of the code, and whether it was changed since.
+    """The commit of the code, and whether the working tree differs from it; None if unknown.
 
-    Where the code has travelled without its repository, what ADAMPLUS_COMMIT says; else unknown.
+    Without a repository, the commit is the value of ADAMPLUS_COMMIT.
     """
 
-    def asked(*words: str) -> str | None:
+    def git(*arguments: str) -> str | None:
         try:
-            # Without locks: a run that is killed in here would leave one, and the user's next commit would be refused.
+            # Without locks: a run that is killed here would leave its lock, and the user's next commit would fail.
             done = subprocess.run(
-                ["git", "--no-optional-locks", *words],
+                ["git", "--no-optional-locks", *arguments],
                 cwd=Path(__file__).parent,
                 capture_output=True,
                 text=True,
@@ -62,5 +63,5 @@ def git_state() -> dict[str, Any]:
             return None
         return done.stdout.strip()
 
-    commit, changes = asked("rev-parse", "HEAD"), asked("status", "--porcelain", "--untracked-files=no")
+    commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
     return {"commit": commit or os.environ.get(COMMIT), "dirty": None if changes is None else bool(changes)}

@@ -1,14 +1,16 @@
-"""The run store: one folder a run, which a kill at any moment leaves readable.
+"""The run store: one folder per run, which stays readable if the run is killed at any moment.
 
     DIR/comparison.json                        what is compared, and how
-    DIR/runs/TASK/OPTIMIZER/RUN/settings.json  the specification, versions, hardware, git state; written first
-                               /metrics.jsonl  a line an epoch: pandas.read_json(path, lines=True)
-                               /checkpoint.pt  where the run goes on after a kill
-                               /end.json       how it ended: finished, diverged or failed, and why; written last
+    DIR/runs/TASK/OPTIMIZER/RUN/settings.json  the specification and provenance; written first
+                               /metrics.jsonl  one line per epoch: pandas.read_json(path, lines=True)
+                               /checkpoint.pt  the state from which an interrupted run continues: `Run.save`
+                               /end.json       how the run ended: finished, diverged or failed, and why; written last
                                /events.out.…   the same metrics for TensorBoard
+                               /lost.txt       why a worker lost its device, until the run ends
     DIR/logs/worker-1.log                      what tasks print
+    DIR/aside                                  runs with damaged files, which are trained again
 
-Files are replaced as a whole or appended to. What cannot be read is set aside, under DIR/aside, and done again.
+engines/training.py calls `Run.begin` first, `append` and sometimes `save` after each epoch, and `finish` last.
 """
 
 import errno
@@ -28,81 +30,80 @@ from .spec import Spec
 
 COMPARISON = "comparison.json"
 SETTINGS, METRICS, CHECKPOINT, END = "settings.json", "metrics.jsonl", "checkpoint.pt", "end.json"
-
-
 DEVICE_LOST = "lost.txt"
-"""Of an attempt whose device was lost: the reason on the first line, and where."""
+"""Why the latest attempt lost its device: the error on the first line, then the traceback."""
 PROVENANCE = ("versions", "hardware", "git")
-"""What of a run's settings says who trains it."""
+"""The fields of settings.json that identify what trains a run."""
 
 
 class CorruptError(Exception):
-    """A run's folder does not hold what it should; the message says what is wrong."""
+    """A file of a run is damaged or missing; the message says which, and how."""
 
 
 class Run:
-    """A run's folder."""
+    """The folder of one run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def begin(self, settings: dict[str, Any]) -> None:
-        """Write what is known before the first step, unless an interrupted start has done so.
+        """Write settings.json before the first step, unless an earlier attempt has written it.
 
-        Where that was by another version, machine or commit, `resumed` says by which the run goes on, from which epoch.
+        If that attempt was by another version, machine or commit, the present ones and the epoch in which they take
+        over are added to `resumed` there.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / SETTINGS).exists():
             write_json(self.folder / SETTINGS, settings)
             return
-        begun = self.settings()
-        trainers = [begun, *begun.get("resumed", [])]
+        earlier = self.settings()
+        trainers = [earlier, *earlier.get("resumed", [])]
         if any(trainers[-1].get(name) != settings.get(name) for name in PROVENANCE):
-            now = {name: settings.get(name) for name in (*PROVENANCE, "started")}
+            present = {name: settings.get(name) for name in (*PROVENANCE, "started")}
             trained = (self.checkpoint() or {"epoch": 0})["epoch"]
-            resumed = [*trainers[1:], {"epoch": trained + 1, **now}]
-            write_json(self.folder / SETTINGS, begun | {"resumed": resumed})
+            resumed = [*trainers[1:], {"epoch": trained + 1, **present}]
+            write_json(self.folder / SETTINGS, earlier | {"resumed": resumed})
 
     def append(self, line: dict[str, Any]) -> None:
-        """Add an epoch's metrics; on the disk they are with the next checkpoint, and at the end."""
+        """Append the metrics of an epoch. They are synced to the disk by the next `save` or `finish`."""
         with (self.folder / METRICS).open("ab") as file:
             file.write(json.dumps(line, ensure_ascii=False, allow_nan=True).encode() + b"\n")
 
     def save(self, checkpoint: dict[str, Any]) -> None:
-        """Replace the checkpoint."""
+        """Write checkpoint.pt, replacing the one before."""
         self._sync_metrics()
         with replacement(self.folder / CHECKPOINT) as file:
             torch.save(checkpoint, file)
 
     def checkpoint(self) -> dict[str, Any] | None:
-        """Where the run goes on; None where it starts anew."""
+        """The checkpoint from which the run continues; None if it starts from the beginning."""
         path = self.folder / CHECKPOINT
         if not path.exists():
             return None
         try:
             found = torch.load(path, map_location="cpu", weights_only=True)
-        except OSError:  # the disk's, which may have it whole
+        except OSError:  # a failing disk, on which the file may still be whole
             raise
-        except Exception as error:  # whatever pickle and zip make of half a file
+        except Exception as error:  # pickle and zip raise many types for half a file
             raise CorruptError(f"{CHECKPOINT} cannot be read: {error}") from error
         if not (isinstance(found, dict) and isinstance(found.get("epoch"), int)):
-            raise CorruptError(f"{CHECKPOINT} is no checkpoint of a run")
+            raise CorruptError(f"{CHECKPOINT} is not the checkpoint of a run")
         return found
 
     def cut(self) -> None:
-        """Drop metrics that are later than the checkpoint: these epochs are trained again."""
+        """Drop the metrics of epochs after the checkpoint, which are trained again."""
         checkpoint = self.checkpoint()
         epochs = 0 if checkpoint is None else checkpoint["epoch"]
-        lines = self.metrics(epochs)  # later ones may have come to the disk in part, where power was lost
+        lines = self.metrics(epochs)  # after a loss of power, later lines may be damaged
         if len(lines) < epochs:
-            raise CorruptError(f"{METRICS} has {len(lines)} epochs, and {CHECKPOINT} is of epoch {epochs}")
+            raise CorruptError(f"{METRICS} has {len(lines)} epochs, but {CHECKPOINT} is of epoch {epochs}")
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         replace_file(self.folder / METRICS, text.encode())
 
     def finish(self, end: dict[str, Any]) -> None:
-        """Write how the run ended, which it may have before it could begin.
+        """Write end.json, and remove the checkpoint unless the run failed: the next attempt continues from it.
 
-        The checkpoint of a failed run stays: the next attempt goes on from there.
+        The folder may not exist yet, if the run ended before it began.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._sync_metrics()
@@ -112,20 +113,20 @@ class Run:
                 (self.folder / name).unlink(missing_ok=True)
 
     def fail(self, reason: str, seconds: float = 0.0, traceback: str | None = None) -> None:
-        """The end of a run that raised."""
+        """Write end.json for a run that raised an error."""
         unknown = dict.fromkeys(("steps_per_second", "state_bytes", "peak_bytes"))
         self.finish({"status": "failed", "reason": reason, "seconds": seconds, "traceback": traceback, **unknown})
 
     def settings(self) -> dict[str, Any]:
-        """What `begin` wrote."""
+        """The content of settings.json."""
         return self._read(SETTINGS)
 
     def end(self) -> dict[str, Any] | None:
-        """How it ended, if it did."""
+        """The content of end.json; None if the run has not ended."""
         return self._read(END) if (self.folder / END).exists() else None
 
     def metrics(self, epochs: int | None = None) -> list[dict[str, Any]]:
-        """A dictionary an epoch, of so many or all; a last line that a kill has cut off is no epoch."""
+        """Metrics by epoch, of the first `epochs` or of all. A last line that a kill has cut off is ignored."""
         path = self.folder / METRICS
         if not path.exists():
             return []
@@ -140,18 +141,18 @@ class Run:
         return lines
 
     def check(self, spec: Spec | None = None) -> None:
-        """Raise CorruptError unless everything in the folder can be read, and is of that specification."""
+        """Raise CorruptError unless all files can be read and belong to the run with this specification."""
         found = self.settings().get("spec")
         if not isinstance(found, dict) or (spec is not None and found != json.loads(json.dumps(spec.to_json()))):
-            raise CorruptError(f"{SETTINGS} is of another run")
+            raise CorruptError(f"{SETTINGS} belongs to another run")
         end, lines = self.end(), self.metrics()
         if end is not None and (end.get("status") not in ("finished", "diverged", "failed")):
-            raise CorruptError(f"{END} has no status")
+            raise CorruptError(f"{END} has no known status")
         if end is not None and end["status"] == "finished" and len(lines) != found.get("epochs"):
-            raise CorruptError(f"{METRICS} has {len(lines)} epochs of {found.get('epochs')}, and {END} says finished")
+            raise CorruptError(f"{METRICS} has {len(lines)} epochs of {found.get('epochs')}, but {END} says finished")
 
     def _sync_metrics(self) -> None:
-        """Have the disk hold what has been appended, before it holds a file that relies on it."""
+        """Sync metrics.jsonl to the disk, before a file is written that relies on it."""
         if (path := self.folder / METRICS).exists():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -162,26 +163,26 @@ class Run:
         except (OSError, ValueError) as error:
             raise CorruptError(f"{name} cannot be read: {error}") from error
         if not isinstance(content, dict):
-            raise CorruptError(f"{name} holds a {type(content).__name__}")
+            raise CorruptError(f"{name} must hold an object, but holds a {type(content).__name__}")
         return content
 
 
 class Store:
-    """All runs of a comparison."""
+    """All runs below one folder, such as those of a comparison."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def run(self, spec: Spec) -> Run:
-        """The folder of a run, whether it is there or not."""
+        """The run with this specification, whether or not its folder exists."""
         return Run(self.root / "runs" / spec.folder())
 
     def runs(self) -> list[Run]:
-        """Every run that is there, in the order of their names."""
+        """All runs whose folders exist, sorted by name."""
         return [Run(path.parent) for path in sorted((self.root / "runs").glob(f"*/*/*/{SETTINGS}"))]
 
     def set_aside(self, run: Run) -> Path:
-        """Move a run that cannot be read out of the way."""
+        """Move the folder of a damaged run to DIR/aside, and return its new path."""
         aside = self.root / "aside"
         aside.mkdir(exist_ok=True)
         name = "-".join(run.folder.relative_to(self.root / "runs").parts)
@@ -190,7 +191,7 @@ class Store:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Have the folder alone: two comparisons would write over each other's runs."""
+        """Hold the folder exclusively: two comparisons would overwrite each other's runs."""
         try:
             (self.root / "runs").mkdir(parents=True, exist_ok=True)
             file = (self.root / ".lock").open("a+")

@@ -12,20 +12,23 @@ from .imports import refuse_mixtures
 
 
 def load_file(path: Path, what: str) -> ModuleType:
-    """The file as a module; an error in it is told with its file and line."""
+    """Import a file as a module; `what` names its content for error messages.
+
+    Raises InputError with the file and line of an error in it.
+    """
     if not path.is_file():
-        raise InputError(f"{path}: there is no such file, which should have {what}")
+        raise InputError(f"{path}: there is no such file; it should define {what}")
     if (folder := str(path.resolve().parent)) not in sys.path:
-        sys.path.append(folder)  # what lies beside it can be imported; last, or it might hide what others import
+        sys.path.append(folder)  # so that it can import its neighbours; last, so that it hides no other module
     refuse_mixtures(path)
     name = "adamplus_file_" + hashlib.sha256(str(path.resolve()).encode() + path.read_bytes()).hexdigest()[:16]
-    if name in sys.modules:  # once, or what a file caches would be made anew for every run
+    if name in sys.modules:  # execute a file once, so that what it caches is kept for later runs
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where torch.compile and pickle look for it
+    sys.modules[spec.name] = module  # torch.compile and pickle look it up there
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
