@@ -114,8 +114,8 @@ def test_bad_input_is_told_what_to_do(tmp_path: Path):
     )
     assert "--rounds must be at least 3, got 1" in refused(*step, "--model", "tiny", "--rounds", 1)
     assert "create it first" in refused(*step, "--model", "tiny", "--json", tmp_path / "nowhere" / "step.json")
-    assert "there are cpu and cuda (or cuda:1, …)" in refused("bench", "step", "--device", "abacus")
-    assert "there are cpu and cuda (or cuda:1, …)" in refused("bench", "step", "--device", "meta")
+    assert "--device must be cpu, cuda, or cuda:1 and so on, got" in refused("bench", "step", "--device", "abacus")
+    assert "--device must be cpu, cuda, or cuda:1 and so on, got" in refused("bench", "step", "--device", "meta")
     assert "--max-parameters must be at least 1,000,000" in refused("bench", "scale", "--max-parameters", 10)
     assert ".png, .svg, .pdf" in refused("bench", "scale", "--figure", tmp_path / "scale.doc")
     nonsense = tmp_path / "nonsense.json"

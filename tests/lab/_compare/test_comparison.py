@@ -496,7 +496,7 @@ REFUSED = {
     "torchrun has not started this process, or no other beside it": ("TASK", "--engine", "torchrun"),
     "unknown search 'gird': did you mean grid?": ("TASK", "--search", "gird"),
     "unknown precision 'float16': did you mean": ("TASK", "--precision", "float16"),
-    "device 'abacus'": ("TASK", "--device", "abacus"),
+    "--device must be cpu, cuda, or cuda:1": ("TASK", "--device", "abacus"),
 }
 
 

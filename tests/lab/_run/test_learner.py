@@ -130,7 +130,7 @@ def test_metrics_have_the_same_names_for_every_batch():
 
     made = Learner(Fickle(), spec("sgd"))
     made.prepare()
-    with pytest.raises(InputError, match="metrics are loss, whole of one batch and loss, half of another"):
+    with pytest.raises(InputError, match="the metrics are loss, whole for one batch and loss, half for another"):
         made.epoch(0, [])
 
 

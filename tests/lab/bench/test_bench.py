@@ -140,7 +140,7 @@ def test_a_copy_counts_bytes_read_and_written(monkeypatch: pytest.MonkeyPatch):
 
 def test_cpu_0_is_the_cpu_and_unknown_devices_are_refused():
     assert devices.choose("cpu:0") == devices.choose("cpu") == CPU
-    with pytest.raises(InputError, match=r"device 'tpu': there are cpu and cuda \(or cuda:1, …\)"):
+    with pytest.raises(InputError, match="--device must be cpu, cuda, or cuda:1 and so on, got 'tpu'"):
         devices.choose("tpu")
 
 

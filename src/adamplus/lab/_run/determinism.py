@@ -1,4 +1,4 @@
-"""What it takes that runs repeat, bit for bit."""
+"""Settings of the process that make runs repeat, bit for bit."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Sums depend on the number of threads; numbers must not, on how many a machine has."""
+    """Compute with one thread: sums depend on the number of threads, and numbers must not depend on the machine's."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -20,9 +20,9 @@ def one_thread() -> Iterator[None]:
 
 
 def prepare_process(device: str) -> None:
-    """Set this process up for runs on a device; their numbers depend on it.
+    """Set this process up for runs on a device.
 
-    Sums depend on the number of threads, which must not depend on how many workers share the machine. CUDA graphs and
+    Sums depend on the number of threads: it must not depend on how many workers share the machine. CUDA graphs and
     random numbers belong to the current device.
     """
     if device == "cpu":
@@ -32,10 +32,11 @@ def prepare_process(device: str) -> None:
 
 
 def make_deterministic() -> None:
-    """On CUDA, have this process use no kernel that adds in an order which the next run may not have.
+    """Make CUDA use kernels that sum in the same order in every run.
 
-    cuDNN chooses by rule and not by timing; gradients of embeddings are summed in an order; cuBLAS has the workspace
-    that recurrent layers need to repeat, unless a product was computed before. What has no such kernel warns.
+    cuDNN selects kernels by rule, not by timing. Gradients of embeddings are summed in a fixed order. cuBLAS gets the
+    workspace without which recurrent layers do not repeat, unless a product was computed before. An operation that has
+    no deterministic kernel warns.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False

@@ -1,7 +1,7 @@
-"""Evaluation at the point that one ships, and at the one that is trained where these are two.
+"""Evaluation of a model at w, the point that is used after training, and at ŵ, if training happens there.
 
-Where a step is one CUDA graph, so is the evaluation of a batch: the device would wait for a host that launched its
-kernels one by one.
+If steps are CUDA graphs, the evaluation of a batch is one, too: the GPU would wait for a host that launches its kernels
+one by one.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,17 +20,17 @@ from ..tasks import Split, Task
 from .graphs import capture
 from .running_means import RunningMeans, row_sums
 
-BATCHES_AT_ONCE = 4  # whose rows are evaluated together, unless the task says how many
-STATISTICS_ROWS = 4000  # training rows, or about as many, make BatchNorm statistics at w
+BATCHES_AT_ONCE = 4  # training batches whose rows are evaluated together, unless the task sets evaluation_rows
+STATISTICS_ROWS = 4000  # training rows, approximately, from which BatchNorm statistics at w are computed
 
 
 def has_two_points(optimizer: Optimizer) -> bool:
-    """Whether the optimizer ships another point than the one that it trains at."""
+    """Whether the optimizer trains at another point than the one that is used after training."""
     return hasattr(optimizer, "eval")
 
 
 class Evaluation:
-    """A model's metrics on each split; `forward` is the model as it is executed on batches of one size."""
+    """Computes a model's metrics on each split; `forward` is the compiled model, for batches of one size."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Evaluation:
         train_rows = len(data["test"][0]) if task.train_rows is None else task.train_rows
         self.rows = {name: train_rows if name == "train" else len(x) for name, (x, _) in data.items()}
         self.at_once = BATCHES_AT_ONCE * task.batch if task.evaluation_rows is None else task.evaluation_rows
-        # Of training rows some, the same at every evaluation, at random: a file may have them sorted by class.
+        # A random sample of training rows, the same at every evaluation: a file may have them sorted by class.
         rows = len(data["train"][0])
         order = torch.arange(rows) if task.ordered else torch.randperm(rows, generator=torch.Generator().manual_seed(0))
         self.sample = order[: max(train_rows, STATISTICS_ROWS)].to(data["train"][0].device)
 
     def metrics(self, optimizer: Optimizer) -> dict[str, float]:
-        """By split and name: at w, and with the ending `_hat` at ŵ, where that is another point."""
-        if self.world > 1:  # each rank has BatchNorm statistics of its own rows
+        """Metrics as `split_name` at w, and as `split_name_hat` at ŵ, if that is another point."""
+        if self.world > 1:  # every rank has BatchNorm statistics of its own rows
             for buffer in self.model.buffers():
                 dist.broadcast(buffer, 0)
         if not has_two_points(optimizer):
@@ -67,7 +67,7 @@ class Evaluation:
 
     @contextmanager
     def _at_w(self, optimizer: Any) -> Iterator[None]:
-        """The parameters at w, with BatchNorm statistics at w; afterwards everything has the bits of before."""
+        """Move parameters and BatchNorm statistics to w, and afterwards restore every bit."""
         before = [(t, t.detach().clone()) for t in (*self.model.parameters(), *self.model.buffers())]
         optimizer.eval()
         try:
@@ -81,7 +81,7 @@ class Evaluation:
                     tensor.copy_(value)
 
     def _training_batches(self) -> Iterator[Tensor]:
-        """As BatchNorm sees them in training, all of one size."""
+        """Augmented training rows for BatchNorm statistics, in batches of one size."""
         rows = self.sample[:STATISTICS_ROWS]
         size = min(self.at_once, len(rows))
         for some in rows[: len(rows) // size * size].split(size):
@@ -99,33 +99,33 @@ class Evaluation:
         return found
 
     def _split_means(self, x: Tensor, y: Tensor) -> dict[str, float]:
-        """Means over a split, of which each rank takes its share of batches; all of a stream, which has an order."""
+        """Means over a split. Ranks share its batches, but each evaluates all of a task whose rows are ordered."""
         rank, world = (0, 1) if self.task.ordered else (self.rank, self.world)
         size = min(self.task.batch, len(x)) if self.task.ordered else _batch_size(-(-len(x) // world), self.at_once)
-        if -(-len(x) // size) < world:  # too few for everyone, so everyone takes all
+        if -(-len(x) // size) < world:  # too few batches to share, so every rank evaluates all
             rank, world = 0, 1
         with torch.no_grad(), self.autocast():
-            whole = self._add_for_shape(x[:size], y[:size])
+            add = self._add_for_shape(x[:size], y[:size])
             self.means.reset()
             self.task.begin(self.model)
             for start in range(rank * size, len(x), world * size):
                 some = x[start : start + size], y[start : start + size]
-                whole(*some) if len(some[0]) == size else self._add(self.model, *some)
+                add(*some) if len(some[0]) == size else self._add(self.model, *some)
         return self.task.summary(self.means.compute())
 
     def _add(self, forward: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> None:
-        """Metrics of a batch, to those of the batches before."""
+        """Add the metrics of a batch to the running means."""
         outputs = forward(x)
         means = {"loss": self.task.loss(outputs, y), **self.task.metrics(outputs, y)}
         self.means.add(tuple(means), row_sums(means.values(), len(x)))
 
     def _add_for_shape(self, x: Tensor, y: Tensor) -> Callable[[Tensor, Tensor], None]:
-        """The same for batches of these shapes, by a graph where there can be one."""
+        """Return a function that does `_add` for batches of these shapes, by a graph if there can be one."""
         if not self.graphed:
             return partial(self._add, self.forward)
         kind = (x.shape, x.dtype, y.shape, y.dtype)
         places = [t.data_ptr() for t in (*self.model.parameters(), *self.model.buffers())]
-        if kind not in self.graphs or self.graphs[kind][0] != places:  # an optimizer's eval() may put others there
+        if kind not in self.graphs or self.graphs[kind][0] != places:  # an optimizer's eval() may replace the tensors
             in_x, in_y = x.clone(), y.clone()
             replay = capture(lambda: self._add(self.forward, in_x, in_y), self.model)
 
@@ -139,9 +139,11 @@ class Evaluation:
 
 
 class _AlreadyAtW:
-    averaged = staticmethod(nullcontext)  # the parameters are at w already
+    """Stands for an optimizer in `update_bn`: the parameters are at w already."""
+
+    averaged = staticmethod(nullcontext)
 
 
 def _batch_size(rows: int, most: int) -> int:
-    """Of batches, so that the last is as large as the others, if that can be."""
+    """The largest batch size up to `most` that divides the rows; a quarter of `most` if no larger one does."""
     return next(n for n in range(min(most, rows), 0, -1) if rows % n == 0 or n <= most // 4)

@@ -1,4 +1,4 @@
-"""CUDA graphs of training steps and evaluations: everything that one launches, launched by one call."""
+"""CUDA graphs of training steps and evaluations: one call launches all kernels."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,15 +14,15 @@ WARM_UP = 3
 
 
 def compile_static(function: Callable[..., Any]) -> Any:
-    """For one shape; small kernels that do not wait for each other, such as casts of weights, are one launch."""
+    """Compile a function for one shape; independent small kernels, such as casts of weights, become one launch."""
     return torch.compile(function, dynamic=False, options={"combo_kernels": True})
 
 
 def capture(function: Callable[[], Any], model: nn.Module, optimizer: Optimizer | None = None) -> Callable[[], None]:
-    """A graph of `function`, ready to be replayed; model, optimizer and random numbers are left as they were.
+    """Capture a graph of `function`, and return a function that replays it.
 
-    State that the optimizer makes on its first step begins as zeros, as that of all optimizers does whose contender
-    says that its step can be captured.
+    Model, optimizer and random numbers are left as they were. State that the optimizer creates in its first step is set
+    to zeros, with which all optimizers begin whose contender declares their step capturable.
     """
     before = {place: tensor.detach().clone() for place, tensor in _tensors(model, optimizer)}
     random = torch.cuda.get_rng_state()
@@ -30,7 +30,7 @@ def capture(function: Callable[[], Any], model: nn.Module, optimizer: Optimizer 
     side.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # capturable=True warns of steps outside of a graph, as a warm-up must take
+        warnings.simplefilter("ignore")  # capturable=True warns about steps outside a graph, which a warm-up needs
         with torch.cuda.stream(side):
             for _ in range(WARM_UP):
                 function()
@@ -42,22 +42,22 @@ def capture(function: Callable[[], Any], model: nn.Module, optimizer: Optimizer 
             if "captur" not in str(error):
                 raise
             raise InputError(
-                "this cannot be one CUDA graph: something in model, loss or metrics asks the host (by .item(), "
-                f"an if on values, a copy to the CPU); mend that, or set capture = False in the task ({error})"
+                "model, loss or metrics cannot be captured in a CUDA graph, because they wait for the GPU (by .item(), "
+                f"an if on values, a copy to the CPU): remove that, or set capture = False in the task ({error})"
             ) from error
     with torch.no_grad():
         for place, tensor in _tensors(model, optimizer):
             tensor.copy_(before[place]) if place in before else tensor.zero_()
     torch.cuda.set_rng_state(random)
 
-    def replay(_: object = function) -> None:  # held, for the graph reads the memory of what `function` refers to
+    def replay(_: object = function) -> None:  # keeps `function` alive: the graph reads tensors that it refers to
         graph.replay()
 
     return replay
 
 
 def _tensors(model: nn.Module, optimizer: Optimizer | None) -> Iterator[tuple[Any, Tensor]]:
-    """Everything that a step may change, by its place: a step may also put another tensor there."""
+    """Every tensor that a step may change, with its name or key: a step may also replace the tensor itself."""
     yield from model.named_parameters()
     yield from model.named_buffers()
     owners = [] if optimizer is None else [*optimizer.state.items(), *enumerate(optimizer.param_groups)]

@@ -1,7 +1,7 @@
-"""What trains: a model, its optimizer and its data, an epoch at a time, as fast as the device is.
+"""The training loop: a learner trains a model for one epoch at a time.
 
-Data and its augmentation are on the device; a step is one CUDA graph of everything that it launches; nobody waits for
-a metric before the end of an epoch. On a CPU, and on several devices under DDP, the same steps are taken one by one.
+Data and augmentation are on the device. On one GPU, a step is one CUDA graph, and the host waits for metrics only at
+the end of an epoch. On a CPU, and on several devices under DDP, the kernels of a step are launched one by one.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from .scheduled_optimizer import ScheduledOptimizer
 
 
 class Learner:
-    """A model, its optimizer and its data on one device, or on one of several that train together."""
+    """A model, its optimizer and its data on one device, or on one of several that train together under DDP."""
 
     def __init__(self, task: Task, spec: Spec) -> None:
         self.task, self.spec, self.device = task, spec, torch.device(spec.device)
@@ -53,7 +53,7 @@ class Learner:
         self.forward: Any = torch.compile(self.model) if on_cuda else self.model
         self.training_forward: Any = DistributedDataParallel(self.forward) if self.world > 1 else self.forward
         if self.graphed:
-            self.training_forward = self.model  # which is compiled with what is around it
+            self.training_forward = self.model  # compiled together with the loss, in _capture_step
         self.autocast = partial(_autocast, self.device.type, spec.precision)
         self.evaluation = Evaluation(task, self.model, self.forward, self.data, self.autocast, self.graphed)
         self.means = RunningMeans(self.device)
@@ -65,7 +65,7 @@ class Learner:
         return (x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x), y
 
     def loss(self, rows: Tensor) -> tuple[Tensor, tuple[str, ...], Tensor]:
-        """Of some rows of the training data: what is minimised; what is told, by name and as sums over the rows."""
+        """The loss on some training rows, the names of its metrics, and the metrics' sums over these rows."""
         x, y = (t[rows] for t in self.data["train"])
         with self.autocast():
             outputs = self.training_forward(self.task.augment(x))
@@ -74,23 +74,23 @@ class Learner:
         return loss, tuple(means), row_sums(means.values(), len(rows))
 
     def next_loss(self, places: Tensor) -> tuple[Tensor, tuple[str, ...], Tensor]:
-        """The same of the rows that come next in the epoch's order, for a graph."""
+        """The loss on the rows at `places` after the cursor, in the epoch's order, for a graph."""
         return self.loss(self.order[(self.cursor + places) % len(self.order)])
 
     def backward(self, loss: Tensor, names: tuple[str, ...], sums: Tensor) -> None:
-        """Backward pass, and its metrics."""
+        """Compute gradients, clip them, and add the metrics to the running means."""
         self.optimizer.zero_grad()
         loss.backward()
         self.clip()
         self.means.add(names, sums)
 
     def clip(self) -> None:
-        """Shorten the gradient where the task wants that."""
+        """Clip the norm of the gradient, if the task has a `clip`."""
         if self.task.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.task.clip)
 
     def step(self, start: int) -> None:
-        """One step, on the rows that the epoch's order has from `start` on."""
+        """Take one step on the rows from `start` in the epoch's order."""
         size = min(self.task.batch, len(self.order) - start)
         if self.graphed:
             self.graphs[size]()
@@ -105,7 +105,7 @@ class Learner:
         self.steps += 1
 
     def _capture_step(self, size: int, full: bool) -> Any:
-        """A graph of one step on so many rows; its cursor moves along the order by itself."""
+        """Capture a step on `size` rows; each replay moves the cursor to the next rows."""
         places = torch.arange(size, device=self.device)
         next_loss: Any = compile_static(self.next_loss) if full else self.next_loss
 
@@ -116,7 +116,7 @@ class Learner:
             self.cursor.add_(size)
 
         replay = capture(step, self.model, self.optimizer)
-        # Each graph leaves gradients in places of its own, where a step outside of it has to look for them.
+        # Each graph writes gradients to its own tensors, where a step outside the graph must find them.
         gradients = [(p, p.grad) for p in self.model.parameters()]
 
         def replay_and_point() -> None:
@@ -127,12 +127,12 @@ class Learner:
         return replay if self.graphed_step else replay_and_point
 
     def prepare(self) -> None:
-        """Do what takes time once: compile, and capture a graph of each size of batch. Nothing moves by it."""
+        """Compile, and capture a graph for each batch size. This happens once and does not change the model."""
         rows = len(self.data["train"][0])
         self.order = torch.arange(rows, device=self.device)
         self.cursor = torch.zeros((), dtype=torch.int64, device=self.device)
         if self.device.type == "cuda":
-            torch._dynamo.reset()  # or it would count what it compiled for other runs, and give up
+            torch._dynamo.reset()  # else dynamo counts what it compiled for other runs, and stops compiling
             self.task.begin(self.model)
         if self.device.type == "cuda" and not self.graphed:
             with undisturbed(self.model, self.optimizer):
@@ -143,13 +143,13 @@ class Learner:
                 self.graphs[size] = self._capture_step(size, full=size == self.task.batch)
 
     def epoch(self, number: int, history: list[dict[str, float]]) -> dict[str, float]:
-        """Train for one epoch (0, 1, …), and evaluate: a line of metrics."""
-        torch.manual_seed(_combined_seed(self.spec.seed, number))  # so that an epoch is the same after a resumption
+        """Train for one epoch (0, 1, …) and evaluate; returns a line of metrics."""
+        torch.manual_seed(_combined_seed(self.spec.seed, number))  # an epoch must be the same after a resumption
         now = Moment(number, self.spec.epochs, self.spec.optimizer, history)
         settings = self.scheduled.set(self.task.schedule(now))
         if not self.task.ordered:
             self.order.copy_(torch.randperm(len(self.order)))
-        if self.rank:  # or all ranks would draw the same crops and drop the same units
+        if self.rank:  # else all ranks would draw the same crops and drop the same units
             torch.manual_seed(_combined_seed(self.spec.seed, number, self.rank))
         self.cursor.zero_()
         self.means.reset()
@@ -162,7 +162,7 @@ class Learner:
             if self.task.stepwise:
                 settings = self.scheduled.set(self.task.schedule(now._replace(part=start / len(self.order))))
             self.step(start)
-        running = self.task.summary(self.means.compute())  # the first wait of the epoch
+        running = self.task.summary(self.means.compute())  # the host waits for the device here
         self.seconds += time.perf_counter() - begun
         line: dict[str, float] = {"epoch": number + 1, "step": self.steps, "seconds": self.seconds, **settings}
         line |= {f"running_{name}": value for name, value in running.items()}
@@ -170,7 +170,7 @@ class Learner:
         return line | self.evaluation.metrics(self.optimizer)
 
     def first_step(self, rows: int) -> None:
-        """A step on T₀ rows, as the theorems begin with; in pieces of a batch, of which each rank has its share."""
+        """Take a step on T₀ rows, with which the theorems begin, in pieces of a batch that ranks share."""
         mine = max(1, rows // self.world)
         drawn = self.order[torch.randint(len(self.order), (mine,)).to(self.device)]
         self.optimizer.zero_grad()
@@ -179,10 +179,10 @@ class Learner:
         self.clip()
         self.optimizer.step()
         self.steps += 1
-        self.task.begin(self.model)  # what it has read is not what comes before the first row
+        self.task.begin(self.model)  # the state of a recurrent model is not that before the first row
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint holds, between two epochs."""
+        """The state between two epochs, which engines/training.py writes to checkpoints."""
         return {
             "model": self.model.state_dict(),
             "optimizing": self.scheduled.state(),
@@ -191,14 +191,14 @@ class Learner:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore a `state`."""
         self.model.load_state_dict(state["model"])
         self.scheduled.load(state["optimizing"])
         self.steps, self.seconds = state["steps"], state["seconds"]
 
 
 def divergence(line: dict[str, float]) -> str | None:
-    """Why a run cannot go on, if it cannot."""
+    """The reason why training cannot continue after a line of metrics, if there is one."""
     for name, value in line.items():
         if name.endswith(("loss", "loss_hat")) and not math.isfinite(value):
             return f"{name} is {value} in epoch {line['epoch']}"
@@ -206,10 +206,10 @@ def divergence(line: dict[str, float]) -> str | None:
 
 
 def _autocast(kind: str, precision: str) -> Any:
-    """The precision of forward passes."""
+    """The context of forward passes, which sets their precision."""
     return torch.autocast(kind, torch.bfloat16, cache_enabled=False) if precision == "bfloat16" else nullcontext()
 
 
 def _combined_seed(*numbers: int) -> int:
-    """The seed of an epoch."""
+    """A seed that depends on all of the numbers."""
     return int.from_bytes(hashlib.sha256("/".join(map(str, numbers)).encode()).digest()[:7])

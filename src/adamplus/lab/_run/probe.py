@@ -1,4 +1,4 @@
-"""Errors of z and g in a run, measured between two epochs; the run does not notice."""
+"""Measurement of the errors of z and g between two epochs of a run, without any effect on the run."""
 
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def measure_errors(learner: "Learner") -> dict[str, float]:
-    """‖z − ∇F(w)‖ and ‖g − ∇F(ŵ)‖ for one more batch, and ‖∇F(w)‖; F over all training rows, in train mode.
+    """‖z − ∇F(w)‖ and ‖g − ∇F(ŵ)‖ for one more batch, and ‖∇F(w)‖; F is over all training rows, in train mode.
 
-    Augmentation and dropout are as in training, so what they add to g is part of its error, and ∇F is the mean over
-    rows that each got one draw of them.
+    Augmentation and dropout are as in training. Their noise is therefore part of the error of g, and ∇F is a mean over
+    rows with one draw each. Empty for optimizers outside the Adam⁺ family.
     """
     optimizer, task, model = learner.optimizer, learner.task, learner.model
     if not isinstance(optimizer, AdamPlus):
@@ -29,7 +29,7 @@ def measure_errors(learner: "Learner") -> dict[str, float]:
             loss, _, _ = learner.loss(some)
             (loss * (len(some) / len(rows))).backward()
 
-    held = [(p, p.grad) for p in model.parameters()]  # a captured graph has its own places for gradients
+    held = [(p, p.grad) for p in model.parameters()]  # a captured graph has its own gradient tensors
     probe = VarianceProbe(model, optimizer, gradient, every=0)
     try:
         with undisturbed(model, optimizer):
