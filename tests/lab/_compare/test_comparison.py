@@ -442,7 +442,10 @@ def test_a_corrupt_run_is_named_set_aside_and_done_again(tmp_path: Path, task: s
     name = sorted(undisturbed)[1]
     DAMAGE[damage](Run(tmp_path / name))
     told = said(*options, status=0)
-    assert f"{name} is set aside as aside/{name.removeprefix('runs/').replace('/', '-')}.1 and done again" in told
+    assert (
+        f"{name} is damaged: moved to aside/{name.removeprefix('runs/').replace('/', '-')}.1, to be trained again"
+        in told
+    )
     assert "Final runs: 1 to train, 3 there already" in told
     assert numbers(tmp_path) == undisturbed
     assert len(list((tmp_path / "aside").iterdir())) == 1
@@ -493,7 +496,7 @@ REFUSED = {
     "pass --workers 1 or more": ("TASK", "--workers", "0"),
     "Invalid value for '--seeds'": ("TASK", "--seeds", "many"),
     "unknown engine 'cloud': there are local, ray": ("TASK", "--engine", "cloud"),
-    "torchrun has not started this process, or no other beside it": ("TASK", "--engine", "torchrun"),
+    "--engine torchrun needs several processes that torchrun started": ("TASK", "--engine", "torchrun"),
     "unknown search 'gird': did you mean grid?": ("TASK", "--search", "gird"),
     "unknown precision 'float16': did you mean": ("TASK", "--precision", "float16"),
     "--device must be cpu, cuda, or cuda:1": ("TASK", "--device", "abacus"),

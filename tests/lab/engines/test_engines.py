@@ -115,7 +115,7 @@ def test_a_run_that_kills_every_worker_has_failed_and_others_go_on(tmp_path: Pat
     deadly, kind = write_task(tmp_path / "deadly.py", DIES), write_task(tmp_path / "plane.py")
     specs = [*planned(deadly, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
     ended = {one.spec.task: one.failure for one in execute(local.start, specs, tmp_path / "runs", workers=1)}
-    words = f"worker died {MAX_DEATHS} times and got no further (by SIGKILL; what it said is in logs/worker-1.log)"
+    words = f"worker died {MAX_DEATHS} times and got no further (by SIGKILL; its output is in logs/worker-1.log)"
     assert ended == {deadly: words, kind: None}
     end = Store(tmp_path / "runs").run(specs[0]).end()
     assert end is not None
@@ -250,7 +250,7 @@ def test_a_ray_cluster_that_cannot_be_reached_is_told_of(tmp_path: Path, monkeyp
         raise ConnectionError("Failed to connect to Ray cluster at nowhere:6379")
 
     monkeypatch.setattr(ray, "init", unreachable)
-    with pytest.raises(InputError, match="nowhere:6379: see that RAY_ADDRESS is that of a cluster"):
+    with pytest.raises(InputError, match="nowhere:6379: check that RAY_ADDRESS is the address of a running cluster"):
         execute(find("ray"), [], tmp_path)
 
 

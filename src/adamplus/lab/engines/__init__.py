@@ -1,4 +1,4 @@
-"""How runs are executed: one line of registration an engine."""
+"""Engines execute runs: in processes of this machine, on a Ray cluster, or under torchrun."""
 
 from . import torchrun
 from .attempt import EndedRun, set_aside

@@ -1,4 +1,4 @@
-"""An attempt at a run, in whatever process an engine makes it, and what the comparison hears of it."""
+"""One attempt at a run in a worker process, its reply to the engine, and the run's end for the comparison."""
 
 import errno
 import fcntl
@@ -17,28 +17,26 @@ from ..errors import InputError
 from .training import DeviceLostError, train
 
 MAX_DEATHS = 3
-"""How often in a row a run's worker may die and have got no further than the one before."""
-
-
+"""Consecutive deaths of a run's workers, without a new epoch between them, after which the run has failed."""
 DEVICE_LOST_STATUS = 70
-"""The status of a process whose device was lost: to an engine, a worker that died."""
+"""Exit status of a worker whose device was lost; the engine treats it as a worker that died."""
 
 
 @dataclass
 class Reply:
-    """What a worker says of a run; how it ended is in its folder."""
+    """A worker's reply after an attempt; the results are in the run's folder."""
 
     failure: str | None = None
-    """Why there is no end in the folder."""
+    """Why the run could not be trained; None if end.json says how it ended."""
     errno: int | None = None
-    """Of what the disk refused."""
+    """Set if the store cannot be written, which concerns all runs."""
     notes: list[str] = field(default_factory=list)
-    """What was set aside."""
+    """Messages for the user, such as which run was set aside."""
 
 
 @dataclass
 class EndedRun:
-    """A run that needs no worker any more."""
+    """A run that needs no further attempt; engines pass it to the comparison."""
 
     spec: Spec
     failure: str | None = None
@@ -46,7 +44,7 @@ class EndedRun:
 
 
 def attempt(spec: Spec, root: Path) -> Reply:
-    """Train a run of the store in this process, from its checkpoint if it has one."""
+    """Train a run of the store at `root` in this process, from its checkpoint if it has one."""
     prepare_process(spec.device)
     store, reply = Store(root), Reply()
     run = store.run(spec)
@@ -72,7 +70,7 @@ def attempt(spec: Spec, root: Path) -> Reply:
     except (InputError, CorruptError, SystemExit) as error:
         reply.failure = describe(error)
         record_failure(run, reply.failure, traceback_text(error))
-    except DeviceLostError as error:  # every later run of this process would fail, too
+    except DeviceLostError as error:  # every later run of this process would fail too
         with suppress(OSError):
             (run.folder / DEVICE_LOST).write_text(f"{error}\n{traceback_text(error)}", encoding="utf-8")
         exit_without_device(error)
@@ -80,14 +78,14 @@ def attempt(spec: Spec, root: Path) -> Reply:
 
 
 def exit_without_device(error: DeviceLostError) -> NoReturn:
-    """End this process, and say why."""
+    """Print the error and end this process: only another process can use the device again."""
     traceback.print_exception(error)
     sys.stderr.flush()
     os._exit(DEVICE_LOST_STATUS)
 
 
 def concerns_store(error: OSError, root: Path) -> bool:
-    """Whether no run can be written any more; a file that a task does not find is the task's own matter."""
+    """Whether an error of the disk prevents all runs. A file that a task does not find concerns the task alone."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
         return True
     name = error.filename
@@ -95,7 +93,7 @@ def concerns_store(error: OSError, root: Path) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """What a run's end says of what was raised."""
+    """The error as the reason in a run's end.json."""
     if isinstance(error, (InputError, CorruptError)):
         return str(error)
     if isinstance(error, SystemExit):
@@ -104,26 +102,26 @@ def describe(error: BaseException) -> str:
 
 
 def traceback_text(error: BaseException) -> str:
-    """Where it was raised."""
+    """The error's traceback as text."""
     return "".join(traceback.format_exception(error))
 
 
 def epochs_done(run: Run) -> int:
-    """How far a run has come."""
+    """The number of epochs in a run's metrics; 0 if they are damaged."""
     with suppress(CorruptError):
         return len(run.metrics())
     return 0
 
 
 def ended_run(spec: Spec, reply: Reply) -> EndedRun:
-    """What the comparison is told; raises OSError where the disk refused, which concerns all runs."""
+    """Convert a worker's reply. Raises OSError if the store cannot be written."""
     if reply.errno is not None:
         raise OSError(reply.errno, reply.failure)
     return EndedRun(spec, reply.failure, reply.notes)
 
 
 def give_up(spec: Spec, root: Path, failure: str) -> EndedRun:
-    """What the comparison is told of a run that no worker answers for."""
+    """End a run as failed, after its workers died too often."""
     run, details = Store(root).run(spec), None
     with suppress(OSError):
         details = (run.folder / DEVICE_LOST).read_text(encoding="utf-8")
@@ -134,30 +132,30 @@ def give_up(spec: Spec, root: Path, failure: str) -> EndedRun:
 
 
 def record_failure(run: Run, failure: str, details: str | None = None) -> None:
-    """End a run as failed, if it had begun; for one that had not, the comparison does, which knows its task."""
+    """Write the end of a failed run, if it has begun. If not, the comparison does, which knows the task."""
     if (run.folder / SETTINGS).exists() and not (run.folder / END).exists():
         run.fail(failure, traceback=details)
 
 
 def set_aside(store: Store, run: Run, error: CorruptError) -> str:
-    """Move a corrupt run out of the way; what people are told of it."""
+    """Move a damaged run to the folder `aside`; returns a message for the user."""
     name, where = run.folder.relative_to(store.root), store.set_aside(run).relative_to(store.root)
-    return f"{name} is set aside as {where} and done again: {error}"
+    return f"{name} is damaged: moved to {where}, to be trained again ({error})"
 
 
 def _resumed_note(store: Store, run: Run) -> str:
-    """What people are told of a run that others have begun."""
+    """The message for a run that another version, machine or commit has begun."""
     name = run.folder.relative_to(store.root)
     return (
-        f"{name} was begun by another version, machine or commit: `resumed` in its {SETTINGS} says by which it went on"
+        f"{name} was begun by another version, machine or commit; `resumed` in its {SETTINGS} lists what continued it"
     )
 
 
 @contextmanager
 def _run_lock(spec: Spec, root: Path) -> Iterator[None]:
-    """Wait for a worker of a killed comparison that has not noticed yet: both would write to the same folder.
+    """Lock a run: a worker of a killed comparison may still be training it, and both would write to the same folder.
 
-    A lock of one byte, whose place in the file is the run's own, and which ends with the process that has it.
+    The lock is one byte of a file, at an offset that depends on the run. It ends with the process that holds it.
     """
     with (root / ".running").open("a+") as file:
         fcntl.lockf(file, fcntl.LOCK_EX, 1, int(spec.key()[:12], 16))

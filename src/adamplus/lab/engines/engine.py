@@ -1,4 +1,4 @@
-"""What an engine is, and the table of those that are known."""
+"""The interface of engines, and their registry."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -11,31 +11,31 @@ from ..errors import InputError, nearest
 from .attempt import EndedRun
 
 ENGINES = {name: f"{__package__}.{name}" for name in ("local", "ray", "torchrun")}
-"""Name and module, which has a function `start`."""
+"""Module by name; each has a function `start`, which is an `Engine`."""
 
 
 class Execute(Protocol):
-    """What an engine does, once opened."""
+    """A started engine."""
 
     def __call__(self, specs: Sequence[Spec], done: Callable[[EndedRun], None]) -> None:
-        """Train all of them into the store, telling of each that has ended.
+        """Train runs into the store, and call `done` for each that has ended.
 
-        A run whose worker is lost is begun again, from its checkpoint. Raises OSError where the store cannot be
-        written to.
+        A run whose worker dies continues from its checkpoint in another worker. Raises OSError if the store cannot be
+        written.
         """
         ...
 
 
 class Engine(Protocol):
-    """Workers for the store at that root, which last as long as the context, whatever is raised in it."""
+    """The `start` of an engine: a context with workers that train runs into a store."""
 
     def __call__(self, root: Path, workers: int | None = None) -> AbstractContextManager[Execute]:
-        """Open it; `workers` bounds how many runs are on at a time."""
+        """Start it for the store at `root`; `workers` limits the number of simultaneous runs."""
         ...
 
 
 def find(name: str) -> Engine:
-    """The engine of that name; the packages that it needs are imported here."""
+    """The engine with this name. Packages that only this engine needs are imported here."""
     if name not in ENGINES:
         raise InputError(f"unknown engine {name!r}: {nearest(name, ENGINES)}")
     return importlib.import_module(ENGINES[name]).start

@@ -1,4 +1,4 @@
-"""Runs in processes of this machine, each of which imports torch once and then trains one run after another."""
+"""The local engine: worker processes of this machine, which import torch once and train one run after another."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from .._store import Spec, Store
 from .attempt import MAX_DEATHS, EndedRun, Reply, ended_run, epochs_done, give_up
 from .engine import Execute
 
-# Ctrl-C reaches the workers, too; the parent decides what happens then.
+# Ctrl-C also reaches the workers, which ignore it: the parent stops them.
 COMMAND = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     "from adamplus.lab.engines.worker import serve; serve()"
@@ -26,12 +26,12 @@ COMMAND = (
 
 @contextmanager
 def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
-    """As many workers as there are cores, or one on an accelerator, unless it is said how many."""
+    """Start workers. Default: one per core, or one on a GPU."""
     started: list[_Worker] = []
 
     def execute(specs: Sequence[Spec], done: Callable[[EndedRun], None]) -> None:
-        natural = _cores() if all(spec.device == "cpu" for spec in specs) else 1
-        number = max(1, min(workers or natural, len(specs)))
+        default = _cores() if all(spec.device == "cpu" for spec in specs) else 1
+        number = max(1, min(workers or default, len(specs)))
         started.extend(_Worker(root, i) for i in range(len(started) + 1, number + 1))
         idle: SimpleQueue[_Worker] = SimpleQueue()
         for worker in started:
@@ -44,7 +44,7 @@ def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
             finally:
                 idle.put(worker)
 
-        # A thread waits for each process: it has nothing else to do.
+        # One thread per worker, which only waits for it.
         pool = ThreadPoolExecutor(number)
         try:
             for future in as_completed([pool.submit(train_one, spec) for spec in specs]):
@@ -64,11 +64,11 @@ def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
 
 
 class _StoppedError(Exception):
-    """Nobody waits for the run any more."""
+    """The engine was stopped while a run was waiting for a worker."""
 
 
 class _Worker:
-    """A process that takes runs from its standard input, and ends where that ends: with this process, if not before."""
+    """A process that reads runs from its standard input, and ends when that closes, at the latest with this process."""
 
     def __init__(self, root: Path, number: int) -> None:
         self.root = root.resolve()
@@ -90,11 +90,11 @@ class _Worker:
         if self.stopped:
             raise _StoppedError
         log = self.log.relative_to(self.root)
-        failure = f"worker died {MAX_DEATHS} times and got no further ({cause}; what it said is in {log})"
+        failure = f"worker died {MAX_DEATHS} times and got no further ({cause}; its output is in {log})"
         return give_up(spec, self.root, failure)
 
     def stop(self) -> None:
-        """End the process: whatever it is doing, its run goes on from the checkpoint."""
+        """Kill the process. Its run continues from the checkpoint at the next attempt."""
         with self.changing:
             self.stopped = True
             if self.process is not None:
@@ -121,7 +121,7 @@ class _Worker:
             )
 
     def _request(self, process: subprocess.Popen[bytes], spec: Spec) -> Reply | None:
-        """What the process says of the run; None where it died."""
+        """Send a run to the process and wait for its reply; None if it died."""
         assert process.stdin is not None
         assert process.stdout is not None
         try:

@@ -1,8 +1,8 @@
-"""Runs on a Ray cluster: the one that RAY_ADDRESS names (`auto`: this machine's), or one that is started here.
+"""The Ray engine: the cluster that RAY_ADDRESS names (`auto`: this machine's), or one that is started here.
 
-A run is a Ray task; Ray decides where and when, and begins it again where its worker is lost. Workers that see the
-store's folder train in it and resume from its checkpoints. Others train in a folder of their own and send back what
-is in it.
+A run is a Ray task: Ray decides where and when it is trained, and repeats it if its worker dies. Workers that see the
+store's folder train in it and resume from its checkpoints. Other workers get the user's files, train in a temporary
+folder, and send its content back.
 """
 
 import atexit
@@ -30,12 +30,12 @@ except ImportError:
     raise InputError("--engine ray needs Ray, which is not installed: pip install 'adamplus[ray]'") from None
 
 TOKEN = ".token"
-"""A file of the store by which workers know that they see it."""
+"""A file of the store by which workers find out whether they see it."""
 
 
 @contextmanager
 def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
-    """A connection to the cluster; where this process has one already, that one."""
+    """Connect to the cluster, unless this process is connected to one already."""
     root, token = root.resolve(), uuid.uuid4().hex
 
     def execute(specs: Sequence[Spec], done: Callable[[EndedRun], None]) -> None:
@@ -54,14 +54,14 @@ def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
     replace_file(root / TOKEN, token.encode())
     ours = not ray.is_initialized()
     if ours:
-        # Left to itself, Ray waits minutes for a cluster of this machine that was killed.
+        # Without an address, Ray waits minutes for a cluster of this machine that was killed.
         address = os.environ.get("RAY_ADDRESS") or "local"
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
         except ConnectionError as error:
             raise InputError(
-                f"{error}: see that RAY_ADDRESS is that of a cluster which is up, and where it asks for a token, "
-                "that this process has the same RAY_AUTH_MODE and RAY_AUTH_TOKEN"
+                f"{error}: check that RAY_ADDRESS is the address of a running cluster. If it requires a token, set its "
+                "RAY_AUTH_MODE and RAY_AUTH_TOKEN here"
             ) from None
     try:
         yield execute
@@ -86,13 +86,13 @@ def _sources(name: str) -> dict[str, bytes]:
 def _train(
     spec: Spec, root: Path, token: str, folder: Path, sources: dict[str, dict[str, bytes]]
 ) -> tuple[Reply, dict[str, bytes]]:
-    """In a worker: the reply, and the files of the run where the store is not to be seen."""
+    """Train a run in a Ray worker; returns the reply, and the run's files if the worker does not see the store."""
     try:
         visible = (root / TOKEN).read_text() == token
     except OSError:
         visible = False
     if visible:
-        os.chdir(folder)  # names of files are relative to where the comparison was started
+        os.chdir(folder)  # paths are relative to where the comparison was started
         return attempt(spec, root), {}
     moved = replace(spec, task=_written(spec.task, sources), optimizer=_written(spec.optimizer, sources))
     with tempfile.TemporaryDirectory() as own:
@@ -121,27 +121,27 @@ def _source_folder() -> Path:
 
 
 def _collect(ready: Any, spec: Spec, root: Path, before: int) -> EndedRun | None:
-    """What became of a run; None where its workers died, but have got further than the epoch where they began."""
+    """How a run ended; None if its workers died, but trained further than the epoch in which they started."""
     try:
         reply, files = ray.get(ready)
-    except RayTaskError as error:  # not the task's, which `attempt` replies for: adamplus is not there, say
+    except RayTaskError as error:  # outside the user's code, as if adamplus is missing there
         return give_up(spec, root, f"{type(error.cause).__name__} in the worker: {error.cause}")
     except RayError as error:
         if epochs_done(Store(root).run(spec)) > before:
             return None
         cause = str(error).strip().partition("\n")[0]
         return give_up(spec, root, f"worker died {MAX_DEATHS} times and got no further ({cause})")
-    _store(files, spec, Store(root).run(spec))
+    _write_files(files, spec, Store(root).run(spec))
     return ended_run(spec, reply)
 
 
-def _store(files: dict[str, bytes], spec: Spec, run: Run) -> None:
-    """Write what a worker sent; the end last, as a run does."""
+def _write_files(files: dict[str, bytes], spec: Spec, run: Run) -> None:
+    """Write the files that a worker sent, end.json last."""
     if not files:
         return
     run.folder.mkdir(parents=True, exist_ok=True)
-    (run.folder / CHECKPOINT).unlink(missing_ok=True)  # of an attempt that came before
+    (run.folder / CHECKPOINT).unlink(missing_ok=True)  # of an earlier attempt
     for name in sorted(files, key=lambda name: name == END):
         replace_file(run.folder / name, files[name])
-        if name == SETTINGS:  # the worker had the user's files elsewhere
+        if name == SETTINGS:  # the worker had the user's files at other paths
             write_json(run.folder / SETTINGS, run.settings() | {"spec": spec.to_json()})

@@ -1,4 +1,4 @@
-"""Runs that several processes train together: those that torchrun started, of which the first leads."""
+"""The torchrun engine: all processes that torchrun started train each run together, and rank 0 leads."""
 
 import gc
 import os
@@ -19,31 +19,31 @@ from .training import DeviceLostError, train
 
 
 def processes() -> int:
-    """How many torchrun started; 1 where it did not start this one."""
+    """The number of processes that torchrun started; 1 if it did not start this one."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def started() -> bool:
-    """Whether torchrun started this process, and others."""
+    """Whether torchrun started this process and others."""
     return processes() > 1
 
 
 def follows() -> bool:
-    """Whether another process leads: this one only trains."""
+    """Whether another process leads, and this one only trains."""
     return started() and os.environ["RANK"] != "0"
 
 
 def check_started() -> None:
-    """Raise InputError where torchrun did not start this process."""
+    """Raise InputError unless torchrun started this process and others."""
     if not started():
         raise InputError(
-            "--engine torchrun: torchrun has not started this process, or no other beside it: give the command as "
-            "torchrun --nproc-per-node 2 -m adamplus.cli compare …, which needs no --engine"
+            "--engine torchrun needs several processes that torchrun started: run "
+            "torchrun --nproc-per-node 2 -m adamplus.cli compare … without --engine"
         )
 
 
 def command_prefix() -> list[str]:
-    """The command line's beginning, by which the same processes are started again."""
+    """The beginning of the command that starts the same processes again."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", processes()))
     machines = ["--nnodes", str(processes() // here)] if processes() > here else []
     return ["torchrun", *machines, "--nproc-per-node", str(here), "-m", "adamplus.cli"]
@@ -51,14 +51,14 @@ def command_prefix() -> list[str]:
 
 @contextmanager
 def joined(device: str | None) -> Iterator[None]:
-    """Be one of the processes; what has been asked for is the same in all of them.
+    """Join the process group of all processes, each of which has got the same arguments.
 
-    Where the leader leaves by bad input, the others wait for its word, and end. Where it leaves by anything else, they
-    may be in the middle of a run, and torchrun ends them.
+    If the leader raises InputError, it tells the others to end. If it raises anything else, they may be in the middle
+    of a run, and torchrun ends them.
     """
     if device != "cpu" and torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("cpu:gloo,cuda:nccl")  # words go by the one, gradients by the other
+        dist.init_process_group("cpu:gloo,cuda:nccl")  # messages use gloo, gradients nccl
     else:
         dist.init_process_group("gloo")
     try:
@@ -71,14 +71,14 @@ def joined(device: str | None) -> Iterator[None]:
 
 @contextmanager
 def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
-    """Lead: one run at a time, whatever `workers` says, for every process is part of each."""
+    """Lead the other processes through one run at a time; `workers` has no effect."""
 
     def execute(specs: Sequence[Spec], done: Callable[[EndedRun], None]) -> None:
         for spec in specs:
             run, notes = Store(root).run(spec), []
             try:
                 if (run.folder / SETTINGS).exists():
-                    run.cut()  # before others wait for this process
+                    run.cut()  # raises CorruptError now, before the others wait for this process
             except CorruptError as error:
                 notes.append(set_aside(Store(root), run, error))
             _broadcast((spec, run.folder.resolve()))
@@ -92,7 +92,7 @@ def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
 
 
 def serve() -> None:
-    """Follow: train what the leader says, until it has nothing more to say."""
+    """Follow the leader: train the runs that it broadcasts, until it broadcasts None."""
     while (message := _broadcast(None)) is not None:
         spec, folder = message
         _train(spec, Run(folder), folder)
@@ -101,19 +101,22 @@ def serve() -> None:
 def _leave_group() -> None:
     if not follows():
         _broadcast(None)
-    gc.collect()  # models under DDP hold the group in cycles: left to the process's end, torch may abort it there
+    gc.collect()  # DDP models refer to the group in cycles; collected at exit, they may make torch abort
     dist.destroy_process_group()
 
 
-def _broadcast(what: tuple[Spec, Path] | None) -> tuple[Spec, Path] | None:
-    """What the leader says, in every process."""
-    box = [what]
+def _broadcast(message: tuple[Spec, Path] | None) -> tuple[Spec, Path] | None:
+    """Return the leader's message in every process."""
+    box = [message]
     dist.broadcast_object_list(box, src=0)
     return box[0]
 
 
 def _train(spec: Spec, run: Run, root: Path) -> tuple[str, str] | None:
-    """This process's part of a run, on its own device; why the run has failed, and where, in whichever process."""
+    """Train this process's part of a run on its own device.
+
+    Returns the reason and traceback of the first process in which the run failed, if one did.
+    """
     raised = None
     try:
         if spec.device != "cpu":
@@ -121,11 +124,11 @@ def _train(spec: Spec, run: Run, root: Path) -> tuple[str, str] | None:
         prepare_process(spec.device)
         train(spec, run)
     except DeviceLostError as error:
-        exit_without_device(error)  # and torchrun ends the others, which have nobody to wait for
+        exit_without_device(error)  # then torchrun ends the others
     except (Exception, SystemExit) as error:
         if isinstance(error, OSError) and concerns_store(error, root):
             raise
         raised = (describe(error), traceback_text(error))
     failures: list[tuple[str, str] | None] = [None] * dist.get_world_size()
     dist.all_gather_object(failures, raised)
-    return next((one for one in failures if one is not None), None)
+    return next((failure for failure in failures if failure is not None), None)

@@ -1,4 +1,8 @@
-"""One run: trains a model as a specification says, and keeps what happens in its folder."""
+"""Training of one run from its specification into its folder.
+
+`train` loops over the epochs of a Learner (_run/learner.py), writes the metrics of each, and writes a checkpoint every
+few seconds with `Run.save` (_store/store.py).
+"""
 
 import time
 import traceback
@@ -12,27 +16,36 @@ from torch import Tensor
 
 from .. import optimizers, tasks
 from .._run import Learner, divergence
-from .._store import CorruptError, Events, Run, Spec, certificate
+from .._store import CHECKPOINT, CorruptError, Events, Run, Spec, certificate
 from ..device import release
 from ..errors import InputError
 from ..tasks import Task
 
-SAVING = 0.01
-"""How much of its time a run is to spend on checkpoints: a large model has fewer of them."""
-LONGEST = 300.0
-"""Seconds between two, or little more, however long they take: what a kill may cost."""
+CHECKPOINT_SHARE = 0.01
+"""The share of a run's time that checkpoints may take: large models are saved less often."""
+LONGEST_PAUSE = 300.0
+"""The most seconds between two checkpoints, however long they take: more would be lost in a kill."""
 
 
 class DeviceLostError(Exception):
-    """CUDA has failed in a way that leaves nothing to this process; another one can go on from the checkpoint."""
+    """CUDA has failed and cannot be used by this process again; another process can continue from the checkpoint."""
 
 
 def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
-    """Train from the run's checkpoint, if it has one, to the end that `run.end()` tells of.
+    """Train a run from its checkpoint, if it has one, and write its end.json.
 
-    An error of the task or of the optimizer ends the run as failed. What the disk refuses is raised, and so are a
-    folder that cannot be read and a device that does not answer any more. There is a checkpoint every so many seconds,
-    or less often where saving takes long; 0 for one after every epoch.
+    An error in the task or the optimizer ends the run as failed.
+
+    Args:
+        spec: what to train.
+        run: the folder to write to.
+        checkpoint_every: seconds between checkpoints, more if saving takes long; 0 saves after every epoch.
+
+    Raises:
+        OSError: if the disk cannot be read or written.
+        CorruptError: if a file of the run is damaged.
+        InputError: if the run cannot be trained as specified.
+        DeviceLostError: if this process cannot use the device any more.
     """
     begun = time.perf_counter()
     try:
@@ -42,7 +55,7 @@ def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
     except Exception as error:
         if _is_lost(spec.device):
             raise DeviceLostError(f"{type(error).__name__}: {error}") from error
-        if dist.is_initialized():  # others wait for this process, and torchrun ends them if it ends
+        if dist.is_initialized():  # torchrun.py exchanges errors between the processes
             raise
         text = "".join(traceback.format_exception(error))
         run.fail(f"{type(error).__name__}: {error}", time.perf_counter() - begun, text)
@@ -61,7 +74,7 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
         (spec.optimizer, optimizers.find(spec.optimizer)[1], spec.optimizer_digest),
     ):
         if now != then:
-            raise InputError(f"{name} has changed since the comparison began: start it again with what it is now")
+            raise InputError(f"{name} has changed since the comparison began: start the comparison again")
     writes = not dist.is_initialized() or dist.get_rank() == 0
     try:
         learner = Learner(task, spec)
@@ -78,12 +91,12 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
     if (checkpoint := run.checkpoint()) is not None:
         try:
             learner.load(checkpoint["learner"])
-        except torch.OutOfMemoryError:  # which is no fault of the checkpoint
+        except torch.OutOfMemoryError:  # the checkpoint is not at fault
             raise
-        except Exception as error:  # whatever the model and the optimizer make of it
+        except Exception as error:  # a model and an optimizer may raise any type
             if _is_lost(spec.device):
                 raise
-            raise CorruptError(f"checkpoint.pt does not fit: {error}") from error
+            raise CorruptError(f"{CHECKPOINT} does not fit the model and optimizer: {error}") from error
         history = run.metrics()
     learner.prepare()
     spent = history[-1].get("wall_seconds", 0.0) if history else 0.0
@@ -99,7 +112,7 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
                 if (now := time.perf_counter()) - saved >= pause and number + 1 < spec.epochs:
                     run.save({"epoch": number + 1, "learner": learner.state()})
                     saved = time.perf_counter()
-                    pause = min(max(checkpoint_every, (saved - now) / SAVING), LONGEST) if checkpoint_every else 0.0
+                    pause = _pause(checkpoint_every, saved - now)
             if (reason := divergence(line)) is not None:
                 break
     tensors = _tensors(learner.optimizer.state_dict())
@@ -113,8 +126,13 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
     }
 
 
+def _pause(checkpoint_every: float, cost: float) -> float:
+    """Seconds until the next checkpoint, after one that took `cost` seconds."""
+    return min(max(checkpoint_every, cost / CHECKPOINT_SHARE), LONGEST_PAUSE) if checkpoint_every else 0.0
+
+
 def _settings(spec: Spec, task: Task, learner: Learner | None) -> dict[str, Any]:
-    """What is known before the first step; without a learner, where there could not be one."""
+    """The content of settings.json; `learner` is None if building it failed."""
     return {
         "spec": spec.to_json(),
         "task": tasks.about(task, {} if learner is None else learner.data),
@@ -131,7 +149,7 @@ def _optimizer_settings(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_lost(device: str) -> bool:
-    """Whether the device refuses everything from now on, as it does after an illegal access; not when memory is out."""
+    """Whether every call fails from now on, as after an illegal access, but not after running out of memory."""
     if device == "cpu":
         return False
     try:
@@ -142,7 +160,7 @@ def _is_lost(device: str) -> bool:
 
 
 def _tensors(content: Any) -> Iterator[Tensor]:
-    """Those of an optimizer's state_dict that belong to parameters."""
+    """The tensors of an optimizer's state_dict, without those in param_groups."""
     if isinstance(content, Tensor):
         yield content
     elif isinstance(content, dict):

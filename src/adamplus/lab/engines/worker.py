@@ -1,4 +1,4 @@
-"""A worker process of the local engine: runs come in by standard input, a line each, and replies go out by output."""
+"""A worker process of the local engine: it reads runs from standard input, one per line, and prints replies."""
 
 import gc
 import json
@@ -16,18 +16,18 @@ from .attempt import attempt
 
 
 def serve() -> None:
-    """Train what is asked for, until nobody can ask any more."""
+    """Train the requested runs until standard input closes."""
     requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     gc.collect()
-    gc.freeze()  # what was imported: a look through all of it takes 0.2 s, in the middle of somebody's epoch
+    gc.freeze()  # imported modules: collecting among them takes 0.2 s, in the middle of an epoch
     with os.fdopen(os.dup(1), "w") as replies:
-        os.dup2(2, 1)  # what a task prints is no reply
+        os.dup2(2, 1)  # what a task prints goes to the log, not among the replies
         while True:
             request = requests.get()
             try:
                 reply = attempt(Spec.from_json(request["spec"]), Path(request["root"]))
-            except BaseException:  # or Python would abort when it ends, as the listener holds standard input
+            except BaseException:  # else Python would abort on exit, because the listener holds standard input
                 traceback.print_exc()
                 os._exit(1)
             replies.write(json.dumps(asdict(reply)) + "\n")
@@ -35,7 +35,7 @@ def serve() -> None:
 
 
 def _listen(requests: SimpleQueue[dict[str, Any]]) -> None:
-    """Pass requests on; where the input ends, the parent is gone, and so is this process, in the middle of a run."""
+    """Pass requests on. When the input closes, the parent is gone: end this process, even in the middle of a run."""
     for line in sys.stdin.buffer:
         requests.put(json.loads(line))
     os._exit(0)
