@@ -1,4 +1,4 @@
-"""The lab's loop on a GPU: graphs take the steps that launches one by one take, and runs go on bit for bit."""
+"""The training loop on a GPU: graphs take the same steps as separate launches, and runs resume bit for bit."""
 
 import io
 import os
@@ -28,7 +28,7 @@ NAMES = list(CONTENDERS)
 
 
 class Rows(Task):
-    """200 rows in batches of 16, of which the last has 8; nothing is random, and the rate falls with every step."""
+    """200 rows in batches of 16, the last of 8, without randomness; the rate decreases with every step."""
 
     batch = 16
     train_rows = 0
@@ -60,7 +60,7 @@ class Dropping(Rows):
 
 
 class Text(Rows):
-    """Windows of words at random."""
+    """Random windows of words."""
 
     def data(self) -> dict[str, Split]:
         words = torch.randint(50, (60, 4, 7), generator=torch.Generator().manual_seed(0))
@@ -101,12 +101,12 @@ def learner(task: Task, name: str) -> Learner:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_graphs_take_the_steps_of_launches_one_by_one(name: str):
+def test_graphs_take_the_same_steps_as_separate_launches(name: str):
     try:
         captured, plain = learner(Rows(), name), learner(OneByOne(), name)
     except UnavailableError as missing:
         pytest.skip(str(missing))
-    # Kernels may be fused otherwise; torch's capturable RAdam has its rectification in float32, off by 0.6 % at first.
+    # Fusion may differ. torch's capturable RAdam computes its rectification in float32, off by 0.6 % at first.
     close = 1e-2 if name == "radam" else 1e-4
     for number in range(3):
         line, other = captured.epoch(number, []), plain.epoch(number, [])
@@ -119,14 +119,14 @@ class Asking(Rows):
         return {"accuracy": torch.tensor((outputs.argmax(1) == y).double().mean().item(), device=y.device)}
 
 
-def test_a_step_that_asks_the_host_is_told_of():
+def test_a_step_that_waits_for_the_gpu_is_refused():
     with pytest.raises(InputError, match="set capture = False in the task"):
         learner(Asking(), "adam-plus")
-    learner(Rows(), "adam-plus").epoch(0, [])  # and the device is as it was
+    learner(Rows(), "adam-plus").epoch(0, [])  # the device still works
 
 
 @pytest.mark.parametrize("kind", [Dropping, Recurrent, Attentive])
-def test_graphs_evaluate_as_launches_one_by_one_do(kind: type[Task]):
+def test_graphs_evaluate_like_separate_launches(kind: type[Task]):
     made = learner(kind(), "adam-plus")
     made.epoch(0, [])
     plain = Evaluation(made.task, made.model, made.forward, made.data, made.autocast)
@@ -140,7 +140,7 @@ def test_graphs_evaluate_as_launches_one_by_one_do(kind: type[Task]):
 
 
 @pytest.mark.parametrize(("name", "kind"), RANDOM)
-def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(name: str, kind: type[Task]):
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(name: str, kind: type[Task]):
     try:
         whole, first = learner(kind(), name), learner(kind(), name)
     except UnavailableError as missing:
@@ -166,9 +166,9 @@ ILLEGAL = """flag = Path(__file__ + ".lost")
             torch.zeros(4, device="cuda")[torch.tensor([9], device="cuda")].cpu()"""
 
 
-def test_a_worker_whose_device_fails_is_followed_by_another_that_goes_on(tmp_path: Path):
-    words = {"seeds": 2, "tune": 0, "epochs": None, "search": "grid", "device": "cuda", "precision": None}
-    planned = plan([write_task(tmp_path / "plane.py", ILLEGAL)], ["msgd"], elsewhere=False, **words)
+def test_another_worker_continues_after_a_failure_of_the_device(tmp_path: Path):
+    options = {"seeds": 2, "tune": 0, "epochs": None, "search": "grid", "device": "cuda", "precision": None}
+    planned = plan([write_task(tmp_path / "plane.py", ILLEGAL)], ["msgd"], elsewhere=False, **options)
     (task,), (entry,) = planned.tasks, planned.entries
     specs, failures = planned.finals(task, entry, Choice(middle(entry.ranges), [], 0)), []
     (tmp_path / "runs").mkdir()

@@ -32,7 +32,7 @@ def without_times(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Reading(Task):
-    """Windows of words by a model that remembers, with gradients that are shortened much."""
+    """Windows of words, a recurrent model, and gradients that are clipped strongly."""
 
     batch, ordered, clip, train_rows = 1, True, 1e-3, 0
 

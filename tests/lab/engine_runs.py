@@ -24,9 +24,9 @@ def planned(task: str, *labels: str, seeds: int = 2) -> list[Spec]:
     return [spec for entry in found.entries for spec in found.finals(task, entry, Choice(middle(entry.ranges), [], 0))]
 
 
-def execute(opened: Any, specs: Sequence[Spec], root: Path, workers: int | None = None) -> list[EndedRun]:
-    """Train them, and say what the comparison was told."""
+def execute(start: Any, specs: Sequence[Spec], root: Path, workers: int | None = None) -> list[EndedRun]:
+    """Train runs with an engine, and return them as they ended."""
     ended: list[EndedRun] = []
-    with Store(root).lock(), opened(root, workers) as run:
+    with Store(root).lock(), start(root, workers) as run:
         run(specs, ended.append)
     return ended

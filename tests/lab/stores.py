@@ -1,4 +1,4 @@
-"""Folders of made-up runs, for tests of reports."""
+"""Stores with invented runs, for tests of reports."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +28,7 @@ def add_run(
     parameters: int = 1000,
     state_bytes: int | None = 4000,
 ) -> Run:
-    """A run whose metric, accuracy on test and validation data alike, has these values after its epochs."""
+    """Add a run with these values of its metric (default: accuracy) on all splits, by epoch."""
     described = {"description": "Digits", "metric": "accuracy", "better": "higher", "target": None, "batch": 64}
     described |= {"rows": {"train": 100, "validation": 50, "test": 50}} | (about or {})
     metric = described["metric"]
@@ -68,7 +68,7 @@ def add_run(
 
 
 def add_comparison(root: Path, labels: list[str], **changes: Any) -> None:
-    """What the command has written beside the runs."""
+    """Write comparison.json as the command does."""
     content = {
         "command": "adamplus compare digits --seeds 3 --tune 4",
         "date": "2026-01-01",
@@ -85,7 +85,7 @@ def add_comparison(root: Path, labels: list[str], **changes: Any) -> None:
 
 
 def three_contenders(root: Path) -> None:
-    """One that leads, one that is behind, one that has lost a run; a search; and the family's own columns."""
+    """Three contenders with a search: one leads, one is behind, one has lost a run."""
     own = {"norm": 0.5, "eta": 0.1, "norm_sum": 3.0, "test_accuracy_hat": 0.5}
     for seed, shift in ((1, -0.01), (2, 0.0), (3, 0.01)):
         add_run(root, "adam-plus", [0.5 + shift, 0.9 + shift], seed=seed, columns=own)

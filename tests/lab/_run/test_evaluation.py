@@ -16,7 +16,7 @@ from adamplus.lab._run.learner import Learner
 
 
 @pytest.mark.parametrize("optimizer", ["adam-plus", "schedule-free-adamw", "adam"])
-def test_evaluation_leaves_every_bit_in_its_place(optimizer: str):
+def test_evaluation_changes_no_bit_of_model_and_optimizer(optimizer: str):
     made = learner(optimizer)
     made.epoch(0, [])
     before = copy.deepcopy((made.model.state_dict(), made.optimizer.state_dict()["state"]))
@@ -33,7 +33,7 @@ class Still(Blobs):
         return x
 
 
-def test_metrics_are_those_of_w_with_its_own_statistics_and_of_w_hat():
+def test_metrics_are_computed_at_w_with_its_own_statistics_and_at_w_hat():
     made = Learner(Still(), spec())
     made.prepare()
     line = made.epoch(0, [])
@@ -63,7 +63,7 @@ def test_optimizers_with_one_point_have_one_set_of_metrics():
 
 
 class Sorted(Blobs):
-    """Rows by class, more of them than are evaluated at once, and a last batch of one row."""
+    """Rows sorted by class, more than are evaluated at once, with a last batch of one row."""
 
     def data(self) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(0)
@@ -76,7 +76,7 @@ class Sorted(Blobs):
         return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
 
 
-def test_statistics_at_w_are_those_of_all_classes_however_rows_are_sorted():
+def test_statistics_at_w_cover_all_classes_even_if_rows_are_sorted():
     made = Learner(Sorted(), spec("adam-plus", settings={"lr": 0.5}))
     made.prepare()
     line = [made.epoch(number, []) for number in range(3)][-1]
@@ -86,7 +86,7 @@ def test_statistics_at_w_are_those_of_all_classes_however_rows_are_sorted():
     assert sizes == [64] * 7
 
 
-def test_statistics_at_w_are_of_augmented_rows_in_the_precision_of_training():
+def test_statistics_at_w_use_augmented_rows_and_the_precision_of_training():
     class Far(Blobs):
         def augment(self, x: Tensor) -> Tensor:
             return x + 100
@@ -102,7 +102,7 @@ def test_statistics_at_w_are_of_augmented_rows_in_the_precision_of_training():
     assert all(mean > 50 for _, mean in seen)
 
 
-def test_rows_evaluated_at_once_are_the_tasks_to_say():
+def test_a_task_chooses_how_many_rows_are_evaluated_at_once():
     class Few(Blobs):
         evaluation_rows = 10
 
@@ -114,7 +114,7 @@ def test_rows_evaluated_at_once_are_the_tasks_to_say():
     assert set(seen) == {10}
 
 
-def test_a_shorter_last_batch_of_an_evaluation_counts_by_its_rows():
+def test_a_shorter_last_batch_is_weighted_by_its_rows():
     class Odd(PlainBlobs):
         evaluation_rows = 16
 
@@ -129,7 +129,7 @@ def test_a_shorter_last_batch_of_an_evaluation_counts_by_its_rows():
     assert found["test_loss"] == pytest.approx(loss, rel=1e-6)
 
 
-def test_training_rows_that_are_evaluated_are_of_all_classes():
+def test_the_evaluated_training_rows_cover_all_classes():
     class Sorted(PlainBlobs):
         def data(self) -> Any:
             return {name: (x[y.argsort()], y.sort().values) for name, (x, y) in super().data().items()}
@@ -141,7 +141,7 @@ def test_training_rows_that_are_evaluated_are_of_all_classes():
     assert 0.2 < made.evaluation.metrics(made.optimizer)["train_ones"] < 0.8
 
 
-def test_a_stream_is_evaluated_whole_by_every_rank():
+def test_every_rank_evaluates_all_of_a_stream():
     made = Learner(Reading(), spec("sgd"))
     alone = made.evaluation.metrics(made.optimizer)
     made.evaluation.rank, made.evaluation.world = 1, 2
@@ -150,8 +150,8 @@ def test_a_stream_is_evaluated_whole_by_every_rank():
     assert made.evaluation._split_means(x, y)["loss"] == alone["test_loss"]
 
 
-def test_an_evaluations_graph_is_made_anew_where_parameters_have_moved(monkeypatch: pytest.MonkeyPatch):
-    """As by an optimizer whose eval() puts other tensors there: a graph reads where it was captured."""
+def test_an_evaluation_is_captured_again_if_parameters_were_replaced(monkeypatch: pytest.MonkeyPatch):
+    """An optimizer's eval() may replace them, but a graph reads the tensors with which it was captured."""
     captured: list[int] = []
 
     def capture(function: Any, model: nn.Module) -> Any:
@@ -177,7 +177,7 @@ def test_an_evaluations_graph_is_made_anew_where_parameters_have_moved(monkeypat
     assert len(captured) == 2 * kinds
 
 
-def test_each_shape_of_an_evaluation_has_a_graph_of_its_own(monkeypatch: pytest.MonkeyPatch):
+def test_each_shape_of_batch_has_its_own_graph(monkeypatch: pytest.MonkeyPatch):
     class Shapes(PlainBlobs):
         evaluation_rows = 64
 

@@ -1,4 +1,4 @@
-"""What a CPU can see of graphs: how a capture that breaks is told of."""
+"""CUDA graphs, as far as a CPU can test them: errors of a capture."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,7 +16,7 @@ BROKEN = "CUDA error: operation not permitted when stream is capturing"
 
 
 def without_a_gpu(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """torch.cuda as it is where a capture breaks."""
+    """Replace torch.cuda by a stand-in whose capture raises an error."""
 
     @contextmanager
     def graph(_: object) -> Iterator[None]:
@@ -30,13 +30,13 @@ def without_a_gpu(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
         monkeypatch.setattr(torch.cuda, name, value)
 
 
-def test_a_step_that_asks_the_host_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch):
+def test_the_error_of_a_step_that_waits_for_the_gpu_names_a_remedy(monkeypatch: pytest.MonkeyPatch):
     without_a_gpu(monkeypatch, RuntimeError(BROKEN))
     with pytest.raises(InputError, match=rf"set capture = False in the task \({BROKEN}\)"):
         capture(lambda: None, nn.Linear(2, 2))
 
 
-def test_other_errors_stay_what_they_are(monkeypatch: pytest.MonkeyPatch):
+def test_other_errors_are_passed_on_unchanged(monkeypatch: pytest.MonkeyPatch):
     without_a_gpu(monkeypatch, torch.OutOfMemoryError("no room"))
     with pytest.raises(torch.OutOfMemoryError, match="no room"):
         capture(lambda: None, nn.Linear(2, 2))

@@ -31,17 +31,17 @@ class Odd(Blobs):
         return {**splits, "train": (x[:33], y[:33])}
 
 
-def test_steps_that_nobody_takes_are_not_counted():
-    """Of 33 rows two processes leave out the last, and take two steps of 16 an epoch."""
+def test_steps_without_rows_are_not_counted():
+    """Two processes leave out the last of 33 rows, and take two steps of 16 rows per epoch."""
     made = Learner(Odd(), spec())
     made.prepare()
-    made.rank, made.world = 0, 2  # as far as steps go
+    made.rank, made.world = 0, 2  # enough for counting steps
     assert [made.epoch(i, [])["step"] for i in range(2)] == [2, 4]
 
 
 def test_running_means_count_every_row_once():
     class Counting(Blobs):
-        seen: list[int] = []  # noqa: RUF012 - of this test
+        seen: list[int] = []  # noqa: RUF012 - used in this test only
 
         def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
             if outputs.requires_grad:
@@ -60,7 +60,7 @@ def test_running_means_count_every_row_once():
 
 
 class Stream(Task):
-    """Rows that count upwards, and a model that remembers whether they did."""
+    """Rows with increasing numbers, and a model that records the order in which it sees them."""
 
     batch = 1
     ordered = True
@@ -82,7 +82,7 @@ class Stream(Task):
         return (outputs - y).square().mean()
 
 
-def test_a_stream_is_visited_in_its_order_and_begun_anew_at_each_pass():
+def test_a_stream_is_visited_in_order_and_started_again_in_each_pass():
     task = Stream()
     made = Learner(task, spec("sgd"))
     made.prepare()
@@ -90,7 +90,7 @@ def test_a_stream_is_visited_in_its_order_and_begun_anew_at_each_pass():
     assert task.seen == [math.inf, *range(6)] * 4  # training, and three splits
 
 
-def test_precision_is_that_of_forward_passes():
+def test_precision_applies_to_forward_passes():
     made = learner("sgd", precision="bfloat16")
     seen: list[torch.dtype] = []
     made.model[0].register_forward_hook(lambda *arguments: seen.append(arguments[-1].dtype))  # type: ignore[index]
@@ -99,7 +99,7 @@ def test_precision_is_that_of_forward_passes():
     assert {p.dtype for p in made.model.parameters()} == {torch.float32}
 
 
-def test_gradients_are_shortened_to_the_clip():
+def test_gradients_are_clipped():
     class Clipped(PlainBlobs):
         clip = 0.01
 
@@ -115,7 +115,7 @@ def test_gradients_are_shortened_to_the_clip():
     assert norms == pytest.approx([0.01] * 13, rel=1e-4)
 
 
-def test_every_epoch_has_an_order_of_its_own():
+def test_every_epoch_has_a_different_order():
     made, orders = learner("sgd"), []
     for number in range(2):
         made.epoch(number, [])
@@ -123,7 +123,7 @@ def test_every_epoch_has_an_order_of_its_own():
     assert not torch.equal(*orders)
 
 
-def test_metrics_have_the_same_names_for_every_batch():
+def test_metrics_must_have_the_same_names_for_every_batch():
     class Fickle(PlainBlobs):
         def metrics(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
             return {"half" if len(y) < self.batch else "whole": outputs.mean()}
@@ -135,8 +135,9 @@ def test_metrics_have_the_same_names_for_every_batch():
 
 
 def graphed(monkeypatch: pytest.MonkeyPatch, optimizer: str) -> Learner:
-    """A learner that believes in graphs: what Python sees of them, on a CPU. A replay leaves `p.grad` as it is, and
-    its gradients in places of the graph's own.
+    """A learner with stand-ins for CUDA graphs on a CPU.
+
+    As with real graphs, a replay leaves `p.grad` as it is and writes gradients to the graph's own tensors.
     """
 
     def capture(function: Any, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
@@ -164,7 +165,7 @@ def graphed(monkeypatch: pytest.MonkeyPatch, optimizer: str) -> Learner:
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "schedule-free-sgd", "muon"])
-def test_steps_outside_of_graphs_find_the_gradients_of_the_graph_that_was_replayed(
+def test_a_step_outside_the_graph_finds_the_gradients_of_the_latest_replay(
     optimizer: str, monkeypatch: pytest.MonkeyPatch
 ):
     plain = Learner(PlainBlobs(), spec(optimizer))
@@ -174,10 +175,10 @@ def test_steps_outside_of_graphs_find_the_gradients_of_the_graph_that_was_replay
         assert without_times([captured.epoch(number, [])]) == without_times([plain.epoch(number, [])])
 
 
-def test_the_first_batch_is_a_step_of_its_own():
+def test_the_large_first_batch_is_one_additional_step():
     made = learner("sgd", first_batch=200, settings={"lr": 0.5})
     line = made.epoch(0, [])
-    assert line["step"] == 14  # 13 of the epoch, and one before them
+    assert line["step"] == 14  # 13 in the epoch, and one before it
     assert made.epoch(1, [])["step"] == 27
     large = Learner(PlainBlobs(), spec("sgd", first_batch=4000, settings={"lr": 1.0}))
     large.prepare()
@@ -194,7 +195,7 @@ def test_the_first_batch_is_a_step_of_its_own():
         assert float((step - gradient).norm()) < 0.2 * float(gradient.norm())  # 4,000 draws of 200 rows
 
 
-def test_a_first_batch_is_clipped_and_forgotten():
+def test_a_first_batch_is_clipped_and_leaves_no_recurrent_state():
     made = Learner(Reading(), spec("sgd", first_batch=5, settings={"lr": 1.0}))
     made.prepare()
     before = [p.detach().clone() for p in made.model.parameters()]
@@ -204,7 +205,7 @@ def test_a_first_batch_is_clipped_and_forgotten():
     assert all(not buffer.any() for buffer in made.model.buffers())
 
 
-def test_pieces_of_a_first_batch_count_by_their_rows(monkeypatch: pytest.MonkeyPatch):
+def test_pieces_of_a_first_batch_are_weighted_by_their_rows(monkeypatch: pytest.MonkeyPatch):
     made = Learner(PlainBlobs(), spec("sgd", settings={"lr": 1.0}))
     made.prepare()
     rows = torch.arange(20)
@@ -227,9 +228,9 @@ def test_ranks_share_a_first_batch(monkeypatch: pytest.MonkeyPatch):
     assert seen == [8, 8, 4]  # of 40 rows in pieces of 16, half
 
 
-def test_ranks_have_random_numbers_of_their_own_and_the_same_order():
+def test_ranks_have_different_random_numbers_and_the_same_order():
     class Seen(PlainBlobs):
-        drawn: list[float] = []  # noqa: RUF012 - of this test
+        drawn: list[float] = []  # noqa: RUF012 - used in this test only
 
         def augment(self, x: Tensor) -> Tensor:
             self.drawn.append(float(torch.rand(())))
@@ -248,7 +249,7 @@ def test_ranks_have_random_numbers_of_their_own_and_the_same_order():
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_rows_that_ranks_cannot_share_are_nobodys(rank: int):
+def test_rows_that_ranks_cannot_share_are_left_out(rank: int):
     class Rest(PlainBlobs):
         def data(self) -> Any:
             return {name: (x[:33], y[:33]) for name, (x, y) in super().data().items()}
@@ -264,7 +265,7 @@ def test_rows_that_ranks_cannot_share_are_nobodys(rank: int):
 
 
 @pytest.mark.parametrize("name", ["running_loss", "test_loss", "validation_loss", "test_loss_hat", "train_loss_hat"])
-def test_a_run_diverges_by_any_of_its_losses(name: str):
+def test_any_loss_that_is_not_finite_is_a_divergence(name: str):
     assert divergence({"epoch": 3, name: math.nan}) == f"{name} is nan in epoch 3"
     assert divergence({"epoch": 3, name: math.inf}) == f"{name} is inf in epoch 3"
     assert divergence({"epoch": 3, name: 1e30, "test_perplexity": math.inf}) is None

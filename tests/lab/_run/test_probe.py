@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from adamplus.lab._run.learner import Learner
 
 
-def test_probes_measure_and_change_no_bit():
+def test_a_probe_measures_errors_and_changes_no_bit():
     plain, probed = learner(), learner(probe=True)
     for number in range(2):
         expected, found = plain.epoch(number, []), probed.epoch(number, [])
@@ -19,7 +19,7 @@ def test_probes_measure_and_change_no_bit():
     assert not {"z_error", "g_error"} & learner("adam", probe=True).epoch(0, []).keys()
 
 
-def test_a_probe_in_a_run_is_the_probe_of_the_theory():
+def test_the_error_of_g_vanishes_if_the_batch_is_all_data():
     class Whole(Blobs):  # one batch is all data, and nothing is random: g is ∇F
         batch = 200
 

@@ -11,7 +11,7 @@ from adamplus.lab.errors import InputError
 from adamplus.lab.tasks import Moment, find
 
 
-def test_a_schedule_scales_the_settings_of_the_start():
+def test_a_schedule_multiplies_the_initial_settings():
     made = learner("msgd", settings={"lr": 0.5})
     lines: list[dict[str, float]] = []
     for number in range(4):
@@ -20,7 +20,7 @@ def test_a_schedule_scales_the_settings_of_the_start():
     assert made.optimizer.param_groups[0]["lr"] == 0.05
 
 
-def test_a_schedule_that_says_nothing_means_the_settings_of_the_start():
+def test_an_empty_schedule_restores_the_initial_settings():
     class Once(Blobs):
         def schedule(self, now: Moment) -> dict[str, float]:
             return {"lr": 0.1} if now.epoch == 1 else {}
@@ -31,7 +31,7 @@ def test_a_schedule_that_says_nothing_means_the_settings_of_the_start():
     assert made.optimizer.param_groups[0]["lr"] == 1.0
 
 
-def test_a_setting_that_a_schedule_names_no_more_goes_back_also_after_a_resumption(monkeypatch: pytest.MonkeyPatch):
+def test_a_setting_that_a_schedule_drops_is_restored_even_after_a_resumption(monkeypatch: pytest.MonkeyPatch):
     task, _ = find(TASK)
     monkeypatch.setattr(task, "schedule", lambda now: {"lr": 0.1} if now.epoch < 2 else {})
     whole, first, again = (Learner(task, spec("msgd", settings={"lr": 0.5})) for _ in range(3))
@@ -45,7 +45,7 @@ def test_a_setting_that_a_schedule_names_no_more_goes_back_also_after_a_resumpti
     assert again.optimizer.param_groups[0]["lr"] == whole.optimizer.param_groups[0]["lr"] == 0.5
 
 
-def test_a_stepwise_schedule_is_asked_before_each_step(monkeypatch: pytest.MonkeyPatch):
+def test_a_stepwise_schedule_applies_before_each_step(monkeypatch: pytest.MonkeyPatch):
     task, _ = find(TASK)
     monkeypatch.setattr(task, "stepwise", True)
     monkeypatch.setattr(task, "schedule", lambda now: {"lr": 1 - now.progress})
@@ -59,7 +59,7 @@ def test_a_stepwise_schedule_is_asked_before_each_step(monkeypatch: pytest.Monke
     assert [line["lr"] for line in lines] == pytest.approx([expected[steps - 1], expected[-1]])
 
 
-def test_a_schedule_of_what_nobody_has_or_a_graph_cannot_change_is_refused():
+def test_a_schedule_of_an_unknown_or_captured_setting_is_refused():
     made = learner("msgd")
     with pytest.raises(InputError, match="'learning_rate', which no optimizer has"):
         made.scheduled.set({"learning_rate": 0.1})

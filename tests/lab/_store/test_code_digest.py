@@ -23,7 +23,7 @@ from adamplus.lab._store.code_digest import digest, own_digest
         ('"""A file."""\nNAME = """words"""\ndef f(x):\n    """Twice."""\n    return 2 * x\n', False),
     ],
 )
-def test_what_a_file_does_is_digested_and_not_what_it_says(edited: str, same: bool, tmp_path: Path):
+def test_a_digest_depends_on_code_and_not_on_comments(edited: str, same: bool, tmp_path: Path):
     file, other = tmp_path / "a.py", tmp_path / "b.py"
     file.write_text('"""A file."""\n\n\ndef f(x):\n    """Twice."""\n    return 2 * x\n')
     other.write_text(edited)
@@ -43,13 +43,13 @@ def test_what_a_file_does_is_digested_and_not_what_it_says(edited: str, same: bo
         ("if x:\n    a()\n    b()\n", "if x:\n    a()\nb()\n"),
     ],
 )
-def test_two_programs_have_two_digests(one: str, other: str, tmp_path: Path):
+def test_different_programs_have_different_digests(one: str, other: str, tmp_path: Path):
     (tmp_path / "a.py").write_text(one)
     (tmp_path / "b.py").write_text(other)
     assert digest(tmp_path / "a.py") != digest(tmp_path / "b.py")
 
 
-def test_the_digest_of_what_decides_numbers_has_torch_and_every_file_of_the_loop(monkeypatch: pytest.MonkeyPatch):
+def test_the_own_digest_covers_torch_and_all_files_of_the_rooms(monkeypatch: pytest.MonkeyPatch):
     seen: list[Path] = []
     read = code_digest._content
     monkeypatch.setattr(code_digest, "_content", lambda path: seen.append(path) or read(path))
@@ -63,7 +63,7 @@ def test_the_digest_of_what_decides_numbers_has_torch_and_every_file_of_the_loop
     assert own_digest.__wrapped__() != before
 
 
-def test_code_that_is_nested_too_deep_is_digested_as_it_stands(tmp_path: Path):
+def test_code_that_is_nested_too_deep_is_digested_with_comments(tmp_path: Path):
     file = tmp_path / "deep.py"
     file.write_text("x = " + " + ".join(["1"] * 5000) + "\n")
     assert code_digest._content(file) == file.read_bytes()

@@ -1,4 +1,4 @@
-"""Files that a task of one's own imports: they lie beside it, and are a part of it."""
+"""Imports of a user's task from its own folder: they work, and are part of its digest."""
 
 import sys
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class Line(Task):
 @pytest.fixture(autouse=True)
 def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # by its time, a file edited within a second is the old one
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # cached bytecode hides an edit within the same second
     monkeypatch.setattr(_imports, "_read", {})
     before = set(sys.modules)
     yield
@@ -59,23 +59,23 @@ def written(folder: Path) -> Path:
     return task
 
 
-def test_a_task_imports_what_lies_beside_it(tmp_path: Path):
+def test_a_task_can_import_its_neighbours(tmp_path: Path):
     task, _ = tasks.find(str(written(tmp_path)))
     assert task.model()(task.data()["train"][0]).shape == (40, 1)
 
 
-def test_all_of_ones_own_that_is_imported_is_found_and_nothing_else(tmp_path: Path):
+def test_exactly_the_imported_neighbours_are_found(tmp_path: Path):
     found = imported(written(tmp_path))
     inner = ("nets", "parts", "parts.layers", "sizes")
     assert list(found) == ["own_models", *(f"own_models.{name}" for name in inner), "own_numbers"]
     assert found["own_models.parts"] == tmp_path / "own_models" / "parts" / "__init__.py"
     task, _ = tasks.find(str(tmp_path / "task.py"))
     task.data()
-    assert imported(tmp_path / "task.py") == found  # also when they are there
+    assert imported(tmp_path / "task.py") == found  # also after they were imported
 
 
 @pytest.mark.parametrize("name", ["own_models/sizes.py", "own_models/parts/layers.py", "own_numbers.py"])
-def test_a_task_is_another_one_where_what_it_imports_has_changed(name: str, tmp_path: Path):
+def test_the_digest_of_a_task_changes_with_what_it_imports(name: str, tmp_path: Path):
     task = written(tmp_path)
     before = digest(task)
     file = tmp_path / name
@@ -94,7 +94,7 @@ def test_a_file_that_was_edited_after_it_was_imported_is_refused(tmp_path: Path)
         load_file(task, "a task")
 
 
-def test_two_modules_of_one_name_are_not_mixed_up(tmp_path: Path):
+def test_two_modules_with_the_same_name_are_refused(tmp_path: Path):
     one, other = (written(tmp_path / name) for name in ("one", "other"))
     load_file(one, "a task")
     with pytest.raises(InputError, match=r"imports own_models, which may be .*other.* or .*one.*: rename one of them"):
@@ -107,8 +107,8 @@ def test_two_modules_of_one_name_are_not_mixed_up(tmp_path: Path):
         load_file(late, "a task")
 
 
-def test_a_folder_that_comes_later_hides_nothing_of_an_earlier_one(tmp_path: Path):
-    """The second file does not import what has the name of the first one's."""
+def test_a_later_folder_does_not_hide_modules_of_an_earlier_one(tmp_path: Path):
+    """The second file does not import the module that has the same name in its folder."""
     first, second = written(tmp_path / "one"), tmp_path / "two" / "task.py"
     second.parent.mkdir()
     second.write_text("")
@@ -119,8 +119,8 @@ def test_a_folder_that_comes_later_hides_nothing_of_an_earlier_one(tmp_path: Pat
     assert (y == 2 * x).all()
 
 
-def test_files_with_names_of_others_are_not_taken_for_these(tmp_path: Path):
-    """Python's own, and an installed package that the file itself is named after."""
+def test_files_named_like_installed_modules_do_not_replace_them(tmp_path: Path):
+    """A module of the standard library, and an installed package with the name of the file itself."""
     (tmp_path / "random.py").write_text("raise ImportError")
     (tmp_path / "selenium.py").write_text("import random\nimport selenium\nvalue = random.Random, selenium.__file__\n")
     assert imported(tmp_path / "selenium.py") == {}
@@ -136,7 +136,7 @@ def test_folders_need_no_init_file(tmp_path: Path):
     assert load_file(tmp_path / "task.py", "a task").nets.WIDTH == 3
 
 
-def test_links_are_the_files_that_they_point_to(tmp_path: Path):
+def test_a_link_and_its_target_are_the_same_file(tmp_path: Path):
     (tmp_path / "elsewhere.py").write_text("WIDTH = 3\n")
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -148,7 +148,7 @@ def test_links_are_the_files_that_they_point_to(tmp_path: Path):
     load_file(tmp_path / "again" / "task.py", "a task")
 
 
-def test_two_files_of_one_folder_share_what_lies_there(tmp_path: Path):
+def test_two_files_of_one_folder_share_their_neighbours(tmp_path: Path):
     task = written(tmp_path)
     (tmp_path / "more.py").write_text("from task import Line\nimport own_numbers\n")
     load_file(task, "a task")
@@ -156,7 +156,7 @@ def test_two_files_of_one_folder_share_what_lies_there(tmp_path: Path):
     load_file(tmp_path / "more.py", "a task")
 
 
-def test_relative_imports_of_a_file_without_a_package_and_broken_files_are_left_to_python(tmp_path: Path):
+def test_relative_imports_without_a_package_and_syntax_errors_are_left_to_python(tmp_path: Path):
     (tmp_path / "task.py").write_text("from . import own_numbers\nimport no_such_module.inside\n")
     assert imported(tmp_path / "task.py") == {}
     (tmp_path / "task.py").write_text("def\n")

@@ -7,7 +7,7 @@ import pytest
 from adamplus.lab._store.provenance import git_state
 
 
-def test_asking_git_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_reading_the_commit_takes_no_lock_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     git = tmp_path / "git"
     git.write_text('#!/bin/sh\necho "$@" >> "$0.calls"; [ "$2" = status ] || echo 0123\n')
     git.chmod(0o755)
@@ -18,9 +18,7 @@ def test_asking_git_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert all(call.startswith("--no-optional-locks ") for call in calls)
 
 
-def test_code_that_has_travelled_without_its_repository_is_told_its_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_environment_names_the_commit_of_code_without_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert git_state() == {"commit": None, "dirty": None}
     monkeypatch.setenv("ADAMPLUS_COMMIT", "0123")

@@ -13,8 +13,8 @@ from adamplus.lab._store.store import CorruptError, Run
 from adamplus.lab.engines.training import train
 
 
-def test_metrics_are_on_the_disk_before_what_relies_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """And every file is, before it takes the place of the one before."""
+def test_metrics_are_synced_before_files_that_rely_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Every new file is also synced before it replaces the old one."""
     events: list[str] = []
     sync, rename = os.fsync, Path.replace
 
@@ -38,7 +38,7 @@ def test_metrics_are_on_the_disk_before_what_relies_on_them(tmp_path: Path, monk
 
 
 def test_lines_after_the_checkpoint_may_be_damaged(tmp_path: Path):
-    """As where power was lost: they are on the disk for certain only with the next checkpoint."""
+    """As after a loss of power: they are synced only with the next checkpoint."""
     run = Run(tmp_path)
     for epoch in (1, 2, 3, 4):
         run.append({"epoch": epoch})
@@ -50,7 +50,7 @@ def test_lines_after_the_checkpoint_may_be_damaged(tmp_path: Path):
     assert run.metrics() == [{"epoch": 1}, {"epoch": 2}]
 
 
-def test_a_line_that_is_missing_before_a_checkpoint_is_told(tmp_path: Path):
+def test_missing_metrics_before_a_checkpoint_are_reported(tmp_path: Path):
     run = Run(tmp_path)
     run.append({"epoch": 1})
     run.save({"epoch": 2})
@@ -71,7 +71,7 @@ def test_a_line_that_is_missing_before_a_checkpoint_is_told(tmp_path: Path):
         ("end.json", "\x00"),
     ],
 )
-def test_what_cannot_be_read_is_told(name: str, content: str, tmp_path: Path):
+def test_damaged_files_are_reported(name: str, content: str, tmp_path: Path):
     run = Run(tmp_path / "run")
     train(spec(), run)
     run.check(spec())
@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_told(name: str, content: str, tmp_path: Path):
 
 @given(st.text(max_size=80))
 @settings(max_examples=200, deadline=None)
-def test_no_name_leads_out_of_the_store(name: str):
+def test_no_task_name_leads_out_of_the_store(name: str):
     part = plain(name)
     assert part not in ("", ".", "..")
     assert len(Path(part).parts) == 1

@@ -8,7 +8,7 @@ from adamplus.lab._store.user_code import load_file
 from adamplus.lab.errors import InputError
 
 
-def test_a_file_is_executed_once_as_long_as_it_stays_the_same(tmp_path: Path):
+def test_a_file_is_executed_again_only_if_it_has_changed(tmp_path: Path):
     file = tmp_path / "counting.py"
     file.write_text("value = object()\n")
     first = load_file(file, "a task")

@@ -1,4 +1,4 @@
-"""Engines: the same numbers whoever trains, and whoever is killed while training."""
+"""Engines: numbers do not depend on the engine, its workers, or kills during training."""
 
 import fcntl
 import os
@@ -41,7 +41,7 @@ def test_numbers_do_not_depend_on_the_number_of_workers(tmp_path: Path):
         assert numbers(tmp_path / f"{workers}") == numbers(tmp_path / "none")
 
 
-def test_the_run_of_a_killed_worker_is_begun_again(tmp_path: Path):
+def test_another_worker_continues_the_run_of_a_killed_one(tmp_path: Path):
     specs = planned(write_task(tmp_path / "plane.py", DIES_ONCE), "adam-plus", "msgd", seeds=1)
     ended = execute(local.start, specs, tmp_path / "killed", workers=2)
     assert (tmp_path / "plane.py.died").exists()
@@ -50,7 +50,7 @@ def test_the_run_of_a_killed_worker_is_begun_again(tmp_path: Path):
     assert numbers(tmp_path / "killed") == numbers(tmp_path / "undisturbed")
 
 
-def test_the_run_of_a_worker_that_lost_its_device_goes_on_in_another(tmp_path: Path):
+def test_another_worker_continues_the_run_of_one_that_lost_its_device(tmp_path: Path):
     specs = planned(write_task(tmp_path / "plane.py", LOST_ONCE), "msgd", seeds=2)
     ended = execute(local.start, specs, tmp_path / "lost", workers=1)
     assert "an illegal memory access" in (tmp_path / "lost" / "logs" / "worker-1.log").read_text()
@@ -59,7 +59,7 @@ def test_the_run_of_a_worker_that_lost_its_device_goes_on_in_another(tmp_path: P
     assert numbers(tmp_path / "lost") == numbers(tmp_path / "undisturbed")
 
 
-def test_a_run_that_others_have_begun_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_that_another_machine_began_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (spec,) = planned(write_task(tmp_path / "plane.py"), "sgd", seeds=1)
     Store(tmp_path / "runs").run(spec).begin({"spec": spec.to_json(), "hardware": "an abacus"})
     (ended,) = execute(here, [spec], tmp_path / "runs")
@@ -69,14 +69,14 @@ def test_a_run_that_others_have_begun_is_told_of(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.slow
-def test_a_run_whose_device_is_lost_every_time_has_failed_for_that_reason(tmp_path: Path):
+def test_a_run_that_loses_its_device_every_time_fails_with_that_reason(tmp_path: Path):
     always = LOST_ONCE.replace("epoch == 2 and not flag.exists()", "epoch == 1")
     lost, kind = write_task(tmp_path / "lost.py", always), write_task(tmp_path / "plane.py")
     specs = [*planned(lost, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
     ended = {one.spec.task: one.failure for one in execute(local.start, specs, tmp_path / "runs", workers=1)}
     run = Store(tmp_path / "runs").run(specs[0])
-    words = "RuntimeError: CUDA error: an illegal memory access was encountered"
-    assert str(ended[lost]).startswith(f"{words} (worker died {MAX_DEATHS} times and got no further (with status 70;")
+    reason = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert str(ended[lost]).startswith(f"{reason} (worker died {MAX_DEATHS} times and got no further (with status 70;")
     assert ended[kind] is None
     end = run.end()
     assert end is not None
@@ -86,19 +86,19 @@ def test_a_run_whose_device_is_lost_every_time_has_failed_for_that_reason(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_that_kills_every_worker_has_failed_and_others_go_on(tmp_path: Path):
+def test_a_run_that_kills_every_worker_fails_and_the_others_continue(tmp_path: Path):
     deadly, kind = write_task(tmp_path / "deadly.py", DIES), write_task(tmp_path / "plane.py")
     specs = [*planned(deadly, "sgd", seeds=1), *planned(kind, "sgd", seeds=1)]
     ended = {one.spec.task: one.failure for one in execute(local.start, specs, tmp_path / "runs", workers=1)}
-    words = f"worker died {MAX_DEATHS} times and got no further (by SIGKILL; its output is in logs/worker-1.log)"
-    assert ended == {deadly: words, kind: None}
+    reason = f"worker died {MAX_DEATHS} times and got no further (by SIGKILL; its output is in logs/worker-1.log)"
+    assert ended == {deadly: reason, kind: None}
     end = Store(tmp_path / "runs").run(specs[0]).end()
     assert end is not None
-    assert (end["status"], end["reason"]) == ("failed", words)
+    assert (end["status"], end["reason"]) == ("failed", reason)
 
 
 @pytest.mark.slow
-def test_deaths_between_which_a_run_gets_further_are_not_held_against_it(tmp_path: Path):
+def test_deaths_do_not_add_up_while_the_run_makes_progress(tmp_path: Path):
     hook = DIES_ONCE.replace('".died"', 'f".{epoch}"').replace("epoch == 2 and ", "")
     (spec,) = planned(write_task(tmp_path / "plane.py", hook), "sgd", seeds=1)
     (ended,) = execute(local.start, [spec], tmp_path / "runs", workers=1)
@@ -106,7 +106,7 @@ def test_deaths_between_which_a_run_gets_further_are_not_held_against_it(tmp_pat
     assert ended.failure is None
 
 
-def test_what_a_task_prints_is_in_the_log_and_a_full_disk_in_a_worker_stops_everything(tmp_path: Path):
+def test_output_of_a_task_is_logged_and_a_full_disk_in_a_worker_stops_everything(tmp_path: Path):
     hook = "print('loud'); raise OSError(28, 'No space left on device')"
     specs = planned(write_task(tmp_path / "plane.py", hook), "sgd")
     with pytest.raises(OSError, match="No space left on device") as raised:
@@ -121,14 +121,14 @@ def test_no_worker_outlives_a_comparison(tmp_path: Path, stop: signal.Signals):
     command = ["-m", "adamplus.cli", "compare", task, "--optimizers", "sgd", "--seeds", "1", "--out", str(out)]
     started = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     _wait_for((tmp_path / "plane.py.waits").exists)
-    assert not _nobody_trains(out)
+    assert not _no_run_is_locked(out)
     started.send_signal(stop)
-    said, _ = started.communicate(timeout=20)
-    _wait_for(lambda: _nobody_trains(out))
+    output, _ = started.communicate(timeout=20)
+    _wait_for(lambda: _no_run_is_locked(out))
     if stop == signal.SIGINT:
         assert started.returncode == 130
-        assert f"the same command goes on from here:\n  adamplus compare {task} --optimizers sgd" in said
-        assert "Traceback" not in said
+        assert f"the same command goes on from here:\n  adamplus compare {task} --optimizers sgd" in output
+        assert "Traceback" not in output
 
 
 def _wait_for(holds: Any, seconds: float = 120.0) -> None:
@@ -138,8 +138,8 @@ def _wait_for(holds: Any, seconds: float = 120.0) -> None:
         time.sleep(0.05)
 
 
-def _nobody_trains(root: Path) -> bool:
-    """Workers lock what they train."""
+def _no_run_is_locked(root: Path) -> bool:
+    """Whether no run is locked: workers lock what they train."""
     with (root / ".running").open("a+") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,7 +150,7 @@ def _nobody_trains(root: Path) -> bool:
 
 @pytest.mark.parametrize(
     ("engine", "epoch", "seeds", "shortest", "longest"),
-    # So much to train that nobody is done before the tenth kill, however fast the machine is.
+    # Enough training that no comparison completes before the tenth kill, even on a fast machine.
     [("here", 0.1, 3, 0.02, 0.6), pytest.param("local", 0.3, 8, 0.0, 1.6, marks=pytest.mark.slow)],
 )
 def test_ten_kills_at_random_moments_change_nothing(
@@ -159,8 +159,8 @@ def test_ten_kills_at_random_moments_change_nothing(
     task = write_task(tmp_path / "plane.py", f"__import__('time').sleep({epoch})")
     script = [sys.executable, str(TESTS / "lab" / "engines" / "workers" / "killed.py"), engine, task, str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    words = [*script, *map(str, (seeds, shortest, longest))]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    arguments = [*script, *map(str, (seeds, shortest, longest))]
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     kills, *epochs = map(int, done.stdout.split())
     assert kills == 10, epochs
@@ -170,7 +170,7 @@ def test_ten_kills_at_random_moments_change_nothing(
     assert not (tmp_path / "disturbed" / "aside").exists()
 
 
-def test_a_worker_works_on_the_device_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_worker_makes_the_device_of_a_run_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (spec,) = planned(write_task(tmp_path / "plane.py"), "sgd", seeds=1)
     current: list[str] = []
     monkeypatch.setattr(torch.cuda, "set_device", current.append)
@@ -180,11 +180,11 @@ def test_a_worker_works_on_the_device_that_was_asked_for(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(("engine", "device"), [("local", "cuda:0"), ("ray", "cuda"), ("torchrun", "cuda")])
-def test_the_command_that_does_it_again_names_a_device_that_its_engine_takes(tmp_path: Path, engine: str, device: str):
-    asked: Any = {"seeds": 1, "tune": 0, "epochs": None, "search": "grid", "device": "cuda", "precision": None}
-    found = plan([write_task(tmp_path / "plane.py")], ["sgd"], **asked, elsewhere=True)  # which asks for no CUDA here
-    words = command(found, engine, tmp_path, ["adamplus"]).split()
-    assert words[words.index("--device") + 1] == device
+def test_the_stored_command_names_a_device_that_its_engine_accepts(tmp_path: Path, engine: str, device: str):
+    options: Any = {"seeds": 1, "tune": 0, "epochs": None, "search": "grid", "device": "cuda", "precision": None}
+    found = plan([write_task(tmp_path / "plane.py")], ["sgd"], **options, elsewhere=True)  # needs no CUDA here
+    again = command(found, engine, tmp_path, ["adamplus"]).split()
+    assert again[again.index("--device") + 1] == device
 
 
 def test_engines_are_found_by_name():

@@ -15,7 +15,7 @@ from adamplus.lab.engines.attempt import MAX_DEATHS
 from adamplus.lab.errors import InputError
 
 
-def test_ray_has_the_numbers_of_processes_though_one_of_its_workers_is_killed(
+def test_ray_has_the_numbers_of_this_process_even_if_a_worker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     pytest.importorskip("ray")
@@ -28,7 +28,9 @@ def test_ray_has_the_numbers_of_processes_though_one_of_its_workers_is_killed(
     assert numbers(tmp_path / "ray") == numbers(tmp_path / "undisturbed")
 
 
-def test_ray_workers_that_die_but_get_further_are_followed_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_whose_ray_workers_die_is_repeated_only_if_it_made_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     exceptions = pytest.importorskip("ray.exceptions")
     from adamplus.lab.engines import ray
 
@@ -46,7 +48,7 @@ def test_ray_workers_that_die_but_get_further_are_followed_by_others(tmp_path: P
     assert f"worker died {MAX_DEATHS} times and got no further" in str(ended.failure)
 
 
-def test_a_ray_cluster_that_cannot_be_reached_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_ray_cluster_that_cannot_be_reached_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     ray = pytest.importorskip("ray")
 
     def unreachable(*_: object, **__: object) -> None:
@@ -77,7 +79,7 @@ def test_a_ray_worker_that_does_not_see_the_store_sends_its_files(tmp_path: Path
     assert numbers(tmp_path / "ray") == numbers(tmp_path / "here")
 
 
-def test_a_ray_worker_that_does_not_see_the_store_has_what_a_task_imports(
+def test_a_ray_worker_that_does_not_see_the_store_gets_the_imported_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     pytest.importorskip("ray")

@@ -1,4 +1,4 @@
-"""Several processes that torchrun started train each run together, with the numbers of one."""
+"""The torchrun engine: several processes train each run together, with the numbers of one process."""
 
 import os
 import subprocess
@@ -16,27 +16,27 @@ COMPARE = ["-m", "adamplus.cli", "compare", str(HERE / "plain_blobs.py"), "--opt
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "400"}
-    command = [sys.executable, *words]
+    command = [sys.executable, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
-def compare(*words: str, out: Path) -> subprocess.CompletedProcess[str]:
-    return run(*words, *COMPARE, "--tune", "2", "--seeds", "1", "--out", str(out))
+def compare(*arguments: str, out: Path) -> subprocess.CompletedProcess[str]:
+    return run(*arguments, *COMPARE, "--tune", "2", "--seeds", "1", "--out", str(out))
 
 
 @pytest.mark.slow
 def test_a_comparison_of_several_processes_has_the_numbers_of_one(tmp_path: Path):
-    for words, out in (([], tmp_path / "one"), (TORCHRUN, tmp_path / "two")):
-        done = compare(*words, out=out)
+    for arguments, out in (([], tmp_path / "one"), (TORCHRUN, tmp_path / "two")):
+        done = compare(*arguments, out=out)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.count("Report:") == 1  # only the first process speaks
+        assert done.stdout.count("Report:") == 1  # only rank 0 prints
     one, two = Store(tmp_path / "one").runs(), Store(tmp_path / "two").runs()
     names = [[run.folder.name.rpartition("-")[0] for run in runs] for runs in (one, two)]
     assert names[0] == names[1]
-    assert not {run.folder.name for run in one} & {run.folder.name for run in two}  # whose numbers are their own
+    assert not {run.folder.name for run in one} & {run.folder.name for run in two}  # they are different runs
     for mine, theirs in zip(one, two, strict=True):
         for line, other in zip(mine.metrics(), theirs.metrics(), strict=True):
             # float32 sums of 16 rows, or of twice 8; over 52 steps
@@ -45,7 +45,7 @@ def test_a_comparison_of_several_processes_has_the_numbers_of_one(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_processes_that_cannot_share_a_batch_say_so_before_the_first_run(tmp_path: Path):
+def test_batches_that_processes_cannot_share_are_refused_before_the_first_run(tmp_path: Path):
     task = tmp_path / "odd.py"
     task.write_text((HERE / "plain_blobs.py").read_text() + "    batch = 15\n")
     done = run(*TORCHRUN, *COMPARE[:3], str(task), "--optimizers", "sgd", "--out", str(tmp_path / "out"))
@@ -63,7 +63,7 @@ RAISES = """
 
 
 @pytest.mark.slow
-def test_a_run_that_raises_in_every_process_has_failed_and_the_others_go_on(tmp_path: Path):
+def test_a_run_that_raises_in_every_process_fails_and_the_others_continue(tmp_path: Path):
     task, out = tmp_path / "raises.py", tmp_path / "out"
     task.write_text((HERE / "plain_blobs.py").read_text() + RAISES)
     options = ["--optimizers", "sgd,adam", "--seeds", "1", "--device", "cpu", "--out", str(out)]
@@ -86,7 +86,7 @@ def test_a_run_that_raises_in_every_process_has_failed_and_the_others_go_on(tmp_
         ({"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}, "torchrun --nnodes 2 --nproc-per-node 4 -m adamplus.cli"),
     ],
 )
-def test_the_command_that_does_it_again_starts_as_many(
+def test_the_stored_command_starts_the_same_number_of_processes(
     environment: dict[str, str], beginning: str, monkeypatch: pytest.MonkeyPatch
 ):
     for name, value in environment.items():

@@ -27,7 +27,7 @@ from adamplus.lab.optimizers import CONTENDERS
 
 
 class Killed(BaseException):
-    """What no handler of errors catches, as a kill."""
+    """Stands for a kill: handlers of Exception do not catch it."""
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
@@ -42,7 +42,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
 
 
 def killed_at(epoch: int, folder: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str = "adam-plus") -> Run:
-    """A run that was killed before that epoch, and has a checkpoint of the one before."""
+    """A run that was killed before an epoch, with a checkpoint of the previous one."""
     run = Run(folder)
     with monkeypatch.context() as patch:
         kill_at(patch, epoch)
@@ -52,7 +52,7 @@ def killed_at(epoch: int, folder: Path, monkeypatch: pytest.MonkeyPatch, optimiz
 
 
 @pytest.mark.parametrize("optimizer", list(CONTENDERS))
-def test_a_killed_run_goes_on_bit_for_bit(optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_killed_run_continues_bit_for_bit(optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     whole = Run(tmp_path / "whole")
     train(spec(optimizer), whole)
     killed = killed_at(3, tmp_path / "killed", monkeypatch, optimizer)
@@ -62,7 +62,7 @@ def test_a_killed_run_goes_on_bit_for_bit(optimizer: str, tmp_path: Path, monkey
     train(spec(optimizer), killed)
     assert without_times(killed.metrics()) == without_times(whole.metrics())
     walls = [line["wall_seconds"] for line in killed.metrics()]
-    assert walls == sorted(walls)  # the time before the kill counts
+    assert walls == sorted(walls)  # including the time before the kill
     assert all(line["wall_seconds"] > line["seconds"] for line in killed.metrics())
     assert [run.end()["status"] for run in (whole, killed)] == ["finished", "finished"]  # type: ignore[index]
     assert not (killed.folder / "checkpoint.pt").exists()
@@ -76,13 +76,13 @@ def test_epochs_after_the_last_checkpoint_are_trained_again(tmp_path: Path, monk
         with pytest.raises(Killed):
             train(spec(), killed, checkpoint_every=1e9)  # three epochs of metrics, and no checkpoint
     with (killed.folder / "metrics.jsonl").open("a") as file:
-        file.write('{"epoch": 4, "st')  # a line that the kill has cut off
+        file.write('{"epoch": 4, "st')  # cut off by the kill
     train(spec(), killed)
     assert without_times(killed.metrics()) == without_times(whole.metrics())
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.125, [5, 18, 31]), (0.03125, [*range(5, 40, 5)]), (9.0, [5, 305])])
-def test_checkpoints_take_their_share_of_the_time(
+def test_checkpoints_take_a_limited_share_of_the_time(
     cost: float, expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     now, saved, original = [0.0], list[int](), Run.save
@@ -90,7 +90,7 @@ def test_checkpoints_take_their_share_of_the_time(
     def save(self: Run, content: dict[str, Any]) -> None:
         original(self, content)
         saved.append(content["epoch"])
-        now[0] += cost  # 0.125 s are 1 % of 12.5; 9 s are that of 900, which is too long
+        now[0] += cost  # 1 % of 12.5 s or of 3.125 s; 9 s would be 1 % of 900 s, which is too long
 
     def epoch(self: Learner, number: int, history: list[dict[str, float]]) -> dict[str, float]:
         now[0] += 1
@@ -104,12 +104,12 @@ def test_checkpoints_take_their_share_of_the_time(
     assert saved == expected
 
 
-def test_a_run_that_has_ended_keeps_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_that_has_ended_holds_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     made: list[weakref.ref[Learner]] = []
     original = Learner.prepare
     monkeypatch.setattr(Learner, "prepare", lambda self: (made.append(weakref.ref(self)), original(self))[1])
     gc.collect()
-    gc.disable()  # of itself, or a model that fills half of the memory would leave no room for the next
+    gc.disable()  # without the collector: a model of half the memory must leave room for the next
     try:
         train(spec(), Run(tmp_path / "run"))
         assert [one() for one in made] == [None]
@@ -117,7 +117,7 @@ def test_a_run_that_has_ended_keeps_no_memory(tmp_path: Path, monkeypatch: pytes
         gc.enable()
 
 
-def test_a_checkpoint_for_which_there_is_no_room_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_checkpoint_that_does_not_fit_into_memory_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run = killed_at(3, tmp_path / "run", monkeypatch)
 
     def full(self: Learner, state: dict[str, Any]) -> None:
@@ -137,7 +137,7 @@ def test_a_checkpoint_for_which_there_is_no_room_is_kept(tmp_path: Path, monkeyp
     assert begun == [3]
 
 
-def test_a_run_that_goes_on_elsewhere_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_settings_list_the_machine_that_continued_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run = killed_at(3, tmp_path / "run", monkeypatch)
     assert "resumed" not in run.settings()
     here = training.certificate(torch.device("cpu"))
@@ -165,7 +165,7 @@ class Broken(Blobs):
         raise RuntimeError("no such images")
 
 
-def test_an_error_of_the_task_is_kept_as_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_error_of_the_task_is_stored_as_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(training.tasks, "find", lambda name: (Broken(), spec().task_digest))
     run = Run(tmp_path / "run")
     train(spec(), run)
@@ -184,7 +184,7 @@ def test_an_error_leaves_no_event_file_open(tmp_path: Path, monkeypatch: pytest.
     assert len(closed) == 1
 
 
-def test_a_full_disk_is_no_fault_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -195,7 +195,7 @@ def test_a_full_disk_is_no_fault_of_the_run(tmp_path: Path, monkeypatch: pytest.
     assert run.end() is None
 
 
-def test_metrics_are_one_line_of_pandas_and_in_tensorboard(tmp_path: Path):
+def test_pandas_and_tensorboard_read_the_metrics(tmp_path: Path):
     run = Run(tmp_path / "run")
     train(spec(), run)
     frame = pd.read_json(run.folder / "metrics.jsonl", lines=True)
@@ -206,15 +206,16 @@ def test_metrics_are_one_line_of_pandas_and_in_tensorboard(tmp_path: Path):
     assert [e.value for e in events.Scalars("test_loss")] == pytest.approx(list(frame["test_loss"]), rel=1e-6)
 
 
-def test_settings_tell_of_those_that_nobody_has_given(tmp_path: Path):
+def test_settings_include_the_defaults_of_the_optimizer(tmp_path: Path):
     run = Run(tmp_path / "run")
     train(spec("adamw"), run)
-    told = run.settings()["optimizer"]
-    assert (told["lr"], told["weight_decay"], told["eps"], told["betas"]) == (0.01, 0.01, 1e-8, [0.9, 0.999])  # torch's
-    assert "params" not in told
+    found = run.settings()["optimizer"]
+    expected = {"lr": 0.01, "weight_decay": 0.01, "eps": 1e-8, "betas": [0.9, 0.999]}  # torch's, except lr
+    assert {name: found[name] for name in expected} == expected
+    assert "params" not in found
 
 
-def test_settings_tell_where_the_numbers_come_from(tmp_path: Path):
+def test_settings_describe_task_model_and_provenance(tmp_path: Path):
     run = Run(tmp_path / "run")
     train(spec(), run)
     found = run.settings()
@@ -231,7 +232,7 @@ def test_settings_tell_where_the_numbers_come_from(tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", [b"", b"half a file", b"PK\x03\x04"])
-def test_half_a_checkpoint_is_told(content: bytes, tmp_path: Path):
+def test_half_a_checkpoint_is_reported(content: bytes, tmp_path: Path):
     run = Run(tmp_path / "run")
     run.begin({"spec": spec().to_json()})
     (run.folder / "checkpoint.pt").write_bytes(content)
@@ -240,7 +241,7 @@ def test_half_a_checkpoint_is_told(content: bytes, tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", [{"x": 1}, [1], {"epoch": "a", "learner": {}}])
-def test_a_checkpoint_of_something_else_is_told(content: object, tmp_path: Path):
+def test_a_file_that_is_no_checkpoint_is_reported(content: object, tmp_path: Path):
     run = Run(tmp_path / "run")
     run.begin({"spec": spec().to_json()})
     torch.save(content, run.folder / "checkpoint.pt")
@@ -248,7 +249,7 @@ def test_a_checkpoint_of_something_else_is_told(content: object, tmp_path: Path)
         train(spec(), run)
 
 
-def test_a_checkpoint_that_does_not_fit_is_told(tmp_path: Path):
+def test_a_checkpoint_of_another_model_is_reported(tmp_path: Path):
     run = Run(tmp_path / "run")
     run.begin({"spec": spec().to_json()})
     run.append({"epoch": 1})
@@ -257,7 +258,7 @@ def test_a_checkpoint_that_does_not_fit_is_told(tmp_path: Path):
         train(spec(), run)
 
 
-def test_a_file_that_has_changed_is_not_trained_under_its_old_name(tmp_path: Path):
+def test_a_changed_file_is_not_trained_under_its_old_digest(tmp_path: Path):
     task = tmp_path / "blobs_again.py"
     task.write_text(Path(TASK).read_text())
     old = spec(task=str(task))
@@ -276,7 +277,7 @@ def test_event_files_have_each_epoch_once_after_a_restart_without_a_checkpoint(
         kill_at(patch, 3)
         with pytest.raises(Killed):
             train(spec(), run, checkpoint_every=1e9)
-    time.sleep(1.1)  # a file of events has its second in its name
+    time.sleep(1.1)  # names of event files contain the second
     train(spec(), run)
     events = EventAccumulator(str(run.folder)).Reload()
     assert [event.step for event in events.Scalars("test_loss")] == [1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""One training run: everything that decides its numbers, and nothing else."""
+"""One training run: everything that decides its numbers, and nothing else. The training loop is in learner.py."""
 
 from .determinism import one_thread, prepare_process
 from .learner import Learner, divergence

@@ -179,7 +179,7 @@ class Learner:
         self.clip()
         self.optimizer.step()
         self.steps += 1
-        self.task.begin(self.model)  # the state of a recurrent model is not that before the first row
+        self.task.begin(self.model)  # a recurrent model must forget these rows
 
     def state(self) -> dict[str, Any]:
         """The state between two epochs, which engines/training.py writes to checkpoints."""

@@ -132,7 +132,7 @@ def give_up(spec: Spec, root: Path, failure: str) -> EndedRun:
 
 
 def record_failure(run: Run, failure: str, details: str | None = None) -> None:
-    """Write the end of a failed run, if it has begun. If not, the comparison does, which knows the task."""
+    """Write the end of a run that failed after it began. The comparison stores the others: it knows their tasks."""
     if (run.folder / SETTINGS).exists() and not (run.folder / END).exists():
         run.fail(failure, traceback=details)
 

@@ -94,14 +94,14 @@ def _train(
     if visible:
         os.chdir(folder)  # paths are relative to where the comparison was started
         return attempt(spec, root), {}
-    moved = replace(spec, task=_written(spec.task, sources), optimizer=_written(spec.optimizer, sources))
+    moved = replace(spec, task=_write_sources(spec.task, sources), optimizer=_write_sources(spec.optimizer, sources))
     with tempfile.TemporaryDirectory() as own:
         reply, run = attempt(moved, Path(own)), Store(Path(own)).run(moved)
         files = run.folder.iterdir() if run.folder.exists() else ()
         return reply, {file.name: file.read_bytes() for file in files}
 
 
-def _written(name: str, sources: dict[str, dict[str, bytes]]) -> str:
+def _write_sources(name: str, sources: dict[str, dict[str, bytes]]) -> str:
     """Write a user's file and what it imports on this machine, and return its path here; other names stay."""
     if name not in sources:
         return name
@@ -124,7 +124,7 @@ def _collect(ready: Any, spec: Spec, root: Path, before: int) -> EndedRun | None
     """How a run ended; None if its workers died, but trained further than the epoch in which they started."""
     try:
         reply, files = ray.get(ready)
-    except RayTaskError as error:  # outside the user's code, as if adamplus is missing there
+    except RayTaskError as error:  # not from the user's code; adamplus may be missing there
         return give_up(spec, root, f"{type(error.cause).__name__} in the worker: {error.cause}")
     except RayError as error:
         if epochs_done(Store(root).run(spec)) > before:

@@ -1,9 +1,9 @@
-"""A comparison, undisturbed and then killed ten times: python killed.py ENGINE TASK FOLDER SEEDS SHORTEST LONGEST.
+"""Run a comparison undisturbed and with ten kills: python killed.py ENGINE TASK FOLDER SEEDS SHORTEST LONGEST.
 
-Everything is imported before the first of them is forked off, so that kills fall into the comparisons; workers import
-torch themselves, so theirs are killed some time after the first epoch that they train, and so is every other one where
-there are none: a slow machine would get nowhere. Prints how many were killed before they were complete, and how many
-epochs there were after each kill.
+Everything is imported before the first fork, so that kills hit the comparisons. Workers import torch themselves, so
+their comparisons are killed some time after the first epoch. So is every other comparison without workers: a slow
+machine would make no progress otherwise. Prints how many were killed before they were complete, and the number of
+stored epochs after each kill.
 """
 
 import os
@@ -22,7 +22,7 @@ from adamplus.lab.engines import attempt, local
 
 
 def compare(engine: str, task: str, out: Path, seeds: int) -> None:
-    """In a process group of its own, with a checkpoint after every epoch where it trains by itself."""
+    """Run the comparison in a new process group, with a checkpoint after every epoch if it trains in this process."""
     os.setpgid(0, 0)
     if engine == "here":
         local.start = here
@@ -33,7 +33,7 @@ def compare(engine: str, task: str, out: Path, seeds: int) -> None:
 
 
 def forked(engine: str, task: str, out: Path, seeds: int) -> int:
-    """The process of a comparison."""
+    """Start a comparison in a forked process; returns its id."""
     if (child := os.fork()) == 0:
         compare(engine, task, out, seeds)
         os._exit(0)
@@ -41,7 +41,7 @@ def forked(engine: str, task: str, out: Path, seeds: int) -> int:
 
 
 def wait_for_training(child: int, out: Path) -> None:
-    """Until an epoch ends, or the process."""
+    """Wait until an epoch or the process ends."""
     written = _bytes(out)
     while _bytes(out) <= written and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         time.sleep(0.02)
@@ -52,9 +52,9 @@ def _bytes(out: Path) -> int:
 
 
 def main(engine: str, task: str, folder: str, seeds: str, shortest: str, longest: str) -> None:
-    """Let one complete; in another folder kill ten, at random moments, and let the last complete."""
-    import torch._dynamo  # what the first optimizer of a process imports
-    import torch.utils.tensorboard.writer  # noqa: F401 - and the first run
+    """Complete one comparison. In another folder, kill ten at random moments and complete the last."""
+    import torch._dynamo  # imported by the first optimizer of a process
+    import torch.utils.tensorboard.writer  # noqa: F401 - imported by the first run
 
     undisturbed, disturbed = Path(folder, "undisturbed"), Path(folder, "disturbed")
     assert os.waitpid(forked(engine, task, undisturbed, int(seeds)), 0)[1] == 0
