@@ -7,12 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from adamplus.theory.problems import DoubleWell, Logistic, Network, Problem
+from adamplus.theory.problems import DoubleWell, Logistic, Network, Problem, Valley
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "double well": lambda **other: DoubleWell(3, 0.7, **other),
     "deep double well": lambda **other: DoubleWell(2, 0.7, depth=5.0, wave=3.0, **other),
     "additive noise": lambda **other: DoubleWell(3, 0.7, wave=0.0, **other),
+    "valley": lambda **other: Valley(0.2, 4, 0.7, **other),
+    "narrow valley": lambda **other: Valley(0.02, 4, 0.7, **other),
     "logistic": lambda **other: Logistic(**other),
     "network": lambda **other: Network(hidden=3, **other),
 }
@@ -68,6 +70,14 @@ def test_constants_of_the_double_well_are_attained():
     assert float(problem.value(x).min()) == pytest.approx(problem.minimum, rel=2e-6)
 
 
+@pytest.mark.parametrize("epsilon", [0.2, 0.02])
+def test_the_valley_starts_one_gap_above_its_minimum_with_a_gradient_near_twice_epsilon(epsilon: float):
+    problem = Valley(epsilon, 4)
+    start = problem.start(2)
+    assert problem.gap(start) == pytest.approx(1.0)  # Δ, whatever ε is
+    assert float(problem.gradient(start).norm(dim=1)[0]) == pytest.approx(2 * epsilon, rel=0.2)
+
+
 @pytest.mark.parametrize(("row", "penalty"), [(2.0, 0.0), (0.0, 0.3)])
 def test_constants_of_the_logistic_regression_are_attained_by_each_of_its_parts(row: float, penalty: float):
     problem = Logistic(torch.tensor([[row]]), torch.ones(1), penalty=penalty)
@@ -99,8 +109,8 @@ def test_noise_has_mean_zero_and_at_most_the_variance_told(name: str, batch: int
     assert float(noise.mean(0).norm()) <= 4 * (allowed / runs) ** 0.5
 
 
-def test_noise_of_the_double_well_has_the_same_variance_everywhere():
-    problem = DoubleWell(4, 0.7, wave=2.0)
+@pytest.mark.parametrize("problem", [DoubleWell(4, 0.7, wave=2.0), Valley(0.1, 4, 0.7)], ids=["double well", "valley"])
+def test_noise_of_the_double_well_and_the_valley_has_the_same_variance_everywhere(problem: Problem):
     for w in points(problem, 3):
         at = w.expand(20_000, -1)
         noise = problem.sample(at, 3, generator())[0] - problem.gradient(at)
@@ -187,6 +197,7 @@ def test_everything_is_computed_in_the_dtype_and_where_it_was_asked_for(name: st
         (lambda: DoubleWell(0), "dim must be at least 1, got 0"),
         (lambda: DoubleWell(depth=1.0), "depth must be more than 1, got 1.0"),
         (lambda: DoubleWell(sigma=-1.0), "sigma and wave must be finite and at least 0, got -1.0"),
+        (lambda: Valley(0.0), "epsilon and gap must be finite and above 0, got 0.0 and 1.0"),
         (lambda: Logistic(torch.ones(3, 2), torch.zeros(3)), r"\+1 and −1"),
         (lambda: Logistic(penalty=-0.1), "penalty must be finite and at least 0, got -0.1"),
         (lambda: Network(torch.ones(3, 2), torch.ones(2)), r"got \(3, 2\) and \(2,\)"),

@@ -14,7 +14,6 @@ from adamplus.lab.measured_theory.measure import Curve, Limits, walk
 from adamplus.lab.measured_theory.measurement import Asked, measure, measure_all
 from adamplus.lab.measured_theory.methods import METHODS, rows_candidate
 from adamplus.lab.measured_theory.slope import fit, slope
-from adamplus.lab.measured_theory.valley import Valley
 from adamplus.lab.measured_theory.variance import on_double_well
 from adamplus.lab.measured_theory.variance_report import level
 from adamplus.theory.problems import DoubleWell
@@ -48,31 +47,6 @@ def test_a_run_that_has_arrived_does_not_become_nan():
     rows = AdamPlusRows(torch.zeros(2, 3, dtype=torch.float64), eps=0.0, norm_power=1.0)
     rows.step(torch.zeros(2, 3, dtype=torch.float64))
     assert torch.equal(rows.w, torch.zeros(2, 3, dtype=torch.float64))
-
-
-def test_gradients_and_constants_of_the_valley_are_right():
-    for epsilon in (0.2, 0.02):
-        problem = Valley(epsilon, dim=4)
-        w = torch.randn(500, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
-        w.requires_grad_()
-        (expected,) = torch.autograd.grad(problem.value(w).sum(), w)
-        torch.testing.assert_close(problem.gradient(w.detach()), expected)
-        near = w.detach() + 1e-3 * torch.randn_like(w)
-        change = (problem.gradient(near) - problem.gradient(w.detach())).norm(dim=1)
-        assert bool((change <= problem.L * (near - w.detach()).norm(dim=1)).all())
-        start = problem.start(2)
-        assert problem.gap(start) == pytest.approx(1.0)  # Δ, whatever ε is
-        assert float(problem.gradient(start).norm(dim=1)[0]) == pytest.approx(2 * epsilon, rel=0.2)
-        hessian = torch.func.vmap(torch.func.hessian(lambda point, problem=problem: problem.value(point[None])[0]))
-        turned = torch.linalg.matrix_norm(hessian(near) - hessian(w.detach()), 2)
-        assert bool((turned <= problem.L_H * (near - w.detach()).norm(dim=1)).all())
-
-
-def test_noise_of_the_valley_is_that_of_the_double_well():
-    problem, generator = Valley(0.1, dim=5, sigma=0.7), torch.Generator().manual_seed(0)
-    w = problem.start(20_000, generator)
-    noise = problem.sample(w, 4, generator)[0] - problem.gradient(w)
-    assert float(noise.square().sum(1).mean()) == pytest.approx(0.7**2 / 4, rel=0.02)  # of 20,000 draws
 
 
 def test_evaluations_are_counted_and_the_first_time_below_is_found():
@@ -173,11 +147,3 @@ def test_the_stretch_over_which_the_noise_of_g_is_level_ends_where_it_falls_for_
     series = {"steps": [0, 3, 9, 27, 81], "g_error2": [1.0, 0.9, 2.0, 0.5, 0.1]}
     assert level(series) == 9  # the dip at step 3 is none
     assert level({**series, "g_error2": [1.0, 1.1, 1.0, 0.9, 1.0]}) == 81
-
-
-def test_a_samples_gradient_on_the_valley_is_that_of_its_value():
-    problem, generator = Valley(0.1, dim=5, sigma=0.7), torch.Generator().manual_seed(0)
-    w = torch.randn(8, 5, dtype=torch.float64, generator=generator).requires_grad_()
-    for sample in (None, problem.draw(8, 3, generator)):
-        (slope,) = torch.autograd.grad(problem.value(w, sample).sum(), w)
-        torch.testing.assert_close(problem.gradient(w.detach(), sample), slope)

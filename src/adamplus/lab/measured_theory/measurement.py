@@ -13,13 +13,12 @@ from threading import current_thread, main_thread
 import numpy as np
 import torch
 
-from adamplus.theory.problems import DoubleWell, Problem
+from adamplus.theory.problems import DoubleWell, Problem, Valley
 
 from ..errors import InputError, nearest
 from .measure import Curve, Limits, walk
 from .methods import METHODS, Candidate
 from .theorem_runs import PROVED
-from .valley import Valley
 
 PROBLEMS = {"double-well": "the double well", "valley": "the valley"}
 TUNING_SEED, SEED = 1, 2

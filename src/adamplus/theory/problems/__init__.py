@@ -4,5 +4,6 @@ from ._double_well import DoubleWell
 from ._logistic import Logistic
 from ._network import Network
 from ._problem import Problem
+from ._valley import Valley
 
-__all__ = ["DoubleWell", "Logistic", "Network", "Problem"]
+__all__ = ["DoubleWell", "Logistic", "Network", "Problem", "Valley"]

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from adamplus.theory.problems import DoubleWell
+from ._double_well import DoubleWell
 
 SHIFT = 1.0
 """How far the steepest bend of a wall is from the floor: there the third derivative is not 0, as L_H asks for."""
@@ -30,21 +30,42 @@ class Valley(DoubleWell):
         dim: d.
         sigma: σ, of noise as `DoubleWell` has it.
         gap: Δ.
+        dtype: of everything that is computed.
+        device: where it is computed.
+
+    Example:
+        >>> problem = adamplus.theory.problems.Valley(epsilon=0.1)
+        >>> w = problem.start(runs=2)
+        >>> round(problem.gap(w), 6)                                    # Δ, for every ε
+        1.0
+        >>> [round(norm, 3) for norm in problem.gradient(w).norm(dim=1).tolist()]      # 2ε, nearly
+        [0.197, 0.197]
     """
 
-    def __init__(self, epsilon: float, dim: int = 10, sigma: float = 1.0, gap: float = 1.0) -> None:
-        super().__init__(dim, sigma)
-        self.epsilon = epsilon
+    def __init__(
+        self,
+        epsilon: float,
+        dim: int = 10,
+        sigma: float = 1.0,
+        gap: float = 1.0,
+        *,
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str | None = None,
+    ) -> None:
+        if not (0 < epsilon < math.inf and 0 < gap < math.inf):
+            raise ValueError(f"epsilon and gap must be finite and above 0, got {epsilon} and {gap}")
+        super().__init__(dim, sigma, dtype=dtype, device=device)
+        self.epsilon: float = epsilon
         y = torch.linspace(-20, 20, 80_001, dtype=torch.float64)
         curve = torch.sigmoid(y) * torch.sigmoid(-y)
         # the floor's own are at most 2ε and 2ε · 0.86, which are less for every ε that is asked for
-        self.L = max(2 * epsilon, 4 * float(curve.max())) * (1 + 1e-6)
-        self.L_H = max(2 * epsilon, 4 * float((curve * (1 - 2 * torch.sigmoid(y))).abs().max())) * (1 + 1e-6)
-        self.G = ((2 * epsilon) ** 2 + (dim - 1) * 4**2) ** 0.5
-        self.smoothness = (self.L**2 + (self.wave * sigma) ** 2 / dim) ** 0.5
-        floor = torch.zeros(1, dim, dtype=torch.float64)
-        self.minimum = float(self.value(floor))
-        self.length = ((gap / (2 * epsilon) + 1) ** 2 - 1) ** 0.5
+        self.L: float = max(2 * epsilon, 4 * float(curve.max())) * (1 + 1e-6)
+        self.L_H: float = max(2 * epsilon, 4 * float((curve * (1 - 2 * torch.sigmoid(y))).abs().max())) * (1 + 1e-6)
+        self.G: float = ((2 * epsilon) ** 2 + (dim - 1) * 4**2) ** 0.5
+        self.smoothness: float = (self.L**2 + (self.wave * sigma) ** 2 / dim) ** 0.5
+        floor = torch.zeros(1, dim, dtype=torch.float64, device=self.device)
+        self.minimum: float = float(self.value(floor))
+        self.length: float = ((gap / (2 * epsilon) + 1) ** 2 - 1) ** 0.5
 
     def start(self, runs: int, generator: torch.Generator | None = None) -> Tensor:
         """At the far end of the floor, every run."""
