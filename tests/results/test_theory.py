@@ -9,9 +9,9 @@ import pytest
 
 from adamplus.lab.measured_theory import tables as _tables
 from adamplus.lab.measured_theory import variance_report
-from adamplus.lab.measured_theory.measure import Limits, walk
 from adamplus.lab.measured_theory.measurement import problem_of
 from adamplus.lab.measured_theory.methods import METHODS, Scale
+from adamplus.lab.measured_theory.walks import Limits, walk
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "theory"
@@ -91,6 +91,6 @@ def test_what_the_guide_says_of_settings_beyond_the_table(
 ):
     """Until the mean of the 16 runs that settings are chosen by is `goal` of ε."""
     known = problem_of(problem, epsilon)
-    candidate = METHODS[method].settings(Scale(known, epsilon, share), factor, own)
+    candidate = METHODS[method].make(Scale(known, epsilon, share), factor, own)
     found = walk(candidate.begin, known, goal * epsilon, 16, 1, Limits(16_000)).reached(goal * epsilon)[0]
     assert (math.inf if math.isnan(found) else found) == pytest.approx(expected, rel=0.05)

@@ -9,13 +9,12 @@ import torch
 from torch import nn
 
 from adamplus import AdamPlusReference
-from adamplus.lab.measured_theory.batched import AdamPlusRows
-from adamplus.lab.measured_theory.measure import Curve, Limits, walk
-from adamplus.lab.measured_theory.measurement import Asked, measure, measure_all
-from adamplus.lab.measured_theory.methods import METHODS, rows_candidate
-from adamplus.lab.measured_theory.slope import fit, slope
+from adamplus.lab.measured_theory.measurement import Case, measure, measure_all
+from adamplus.lab.measured_theory.methods import METHODS, adam_plus_candidate
+from adamplus.lab.measured_theory.rates import fit, slope
 from adamplus.lab.measured_theory.variance import on_double_well
 from adamplus.lab.measured_theory.variance_report import level
+from adamplus.lab.measured_theory.walks import BatchedAdamPlus, Curve, Limits, walk
 from adamplus.theory.problems import DoubleWell
 
 
@@ -25,7 +24,7 @@ def test_rows_are_runs_of_the_reference(power: float, norm_power: float, eps: fl
     problem, generator = DoubleWell(3), torch.Generator().manual_seed(0)
     start = problem.start(4, generator)
     settings: dict[str, Any] = {"lr": 0.3, "beta": 0.2, "beta_power": power, "norm_power": norm_power, "eps": eps}
-    rows = AdamPlusRows(start, **settings, extrapolate=extrapolate)
+    rows = BatchedAdamPlus(start, **settings, extrapolate=extrapolate)
     ws = [nn.Parameter(w.clone()) for w in start]
     references = [AdamPlusReference([w], **settings) for w in ws]
     for _ in range(20):
@@ -44,14 +43,14 @@ def test_rows_are_runs_of_the_reference(power: float, norm_power: float, eps: fl
 
 
 def test_a_run_that_has_arrived_does_not_become_nan():
-    rows = AdamPlusRows(torch.zeros(2, 3, dtype=torch.float64), eps=0.0, norm_power=1.0)
+    rows = BatchedAdamPlus(torch.zeros(2, 3, dtype=torch.float64), eps=0.0, norm_power=1.0)
     rows.step(torch.zeros(2, 3, dtype=torch.float64))
     assert torch.equal(rows.w, torch.zeros(2, 3, dtype=torch.float64))
 
 
 def test_evaluations_are_counted_and_the_first_time_below_is_found():
     problem = DoubleWell(2, sigma=0.0)
-    candidate = rows_candidate({"lr": 0.5, "beta": 0.5}, (10, 3))
+    candidate = adam_plus_candidate({"lr": 0.5, "beta": 0.5}, (10, 3))
     curve = walk(candidate.begin, problem, 0.1, 3, 0, Limits(1000, beyond=2.0))
     needed = curve.reached(0.1)[0]
     assert curve.evaluations[0] == 10
@@ -75,7 +74,7 @@ def test_a_method_with_two_points_pays_for_both():
 def test_everybody_chooses_among_as_many(method: str):
     candidates = list(METHODS[method].candidates(DoubleWell(), 0.05))
     assert len(candidates) == 36
-    assert len({candidate.words for candidate in candidates}) == 36
+    assert len({candidate.settings for candidate in candidates}) == 36
 
 
 def test_the_slope_of_a_power_is_its_exponent():
@@ -113,25 +112,25 @@ def test_a_slope_needs_two_points_that_were_reached():
 
 
 def test_what_is_told_of_is_not_what_was_chosen_by():
-    asked = Asked("double-well", "adam-plus", True, 0.3, runs=6, tuning_runs=6, max_steps=200)
-    point = measure(asked)
+    case = Case("double-well", "adam-plus", True, 0.3, runs=6, tuning_runs=6, max_steps=200)
+    measurement = measure(case)
     tuning = walk(
-        next(c for c in METHODS["adam-plus"].candidates(DoubleWell(), 0.3) if c.words == point.settings).begin,
+        next(c for c in METHODS["adam-plus"].candidates(DoubleWell(), 0.3) if c.settings == measurement.settings).begin,
         DoubleWell(),
         0.3,
         6,
         1,
         Limits(200),
     )
-    assert point.tried == 36
-    assert not np.array_equal(point.curve.norms[0], tuning.norms[0])
+    assert measurement.tried == 36
+    assert not np.array_equal(measurement.curve.norms[0], tuning.norms[0])
 
 
 def test_two_processes_measure_what_one_does():
-    asked = [Asked("double-well", "sgd", False, e, runs=4, tuning_runs=0, max_steps=100) for e in (0.3, 0.4)]
-    one, two = (list(measure_all(asked, workers)) for workers in (1, 2))
+    cases = [Case("double-well", "sgd", False, e, runs=4, tuning_runs=0, max_steps=100) for e in (0.3, 0.4)]
+    one, two = (list(measure_all(cases, workers)) for workers in (1, 2))
     for a, b in zip(one, two, strict=True):
-        assert (a.asked, a.settings) == (b.asked, b.settings)
+        assert (a.case, a.settings) == (b.case, b.settings)
         assert np.array_equal(a.curve.norms, b.curve.norms)
 
 

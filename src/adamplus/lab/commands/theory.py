@@ -12,20 +12,20 @@ from ..errors import InputError
 from ..measured_theory import (
     METHODS,
     PROVED,
-    Point,
-    Report,
+    Measurement,
     check,
     damaged,
+    describe,
     draw_rates,
     report,
     save,
     settings_of,
     stored,
-    told,
     variance_report,
     write_page,
 )
 from ..measured_theory import tables as _tables
+from ..measured_theory import variance as _variance
 from .errors import said_plainly
 
 theory_app: typer.Typer = typer.Typer(help="The paper's theorems, as settings and measured.", no_args_is_help=True)
@@ -61,7 +61,7 @@ def settings(
         if norm_sum is not None and (theorem != "1" or not 0 <= norm_sum < math.inf):
             raise InputError(f"--norm-sum {norm_sum}: it is of theorem 1, and at least 0")
         try:
-            typer.echo(told(settings_of(theorem, given, repaired), norm_sum))
+            typer.echo(describe(settings_of(theorem, given, repaired), norm_sum))
         except ArithmeticError as error:
             problem = str(error.args[-1])  # the first may be a number of the system's
             raise InputError(f"with these numbers the theorem's are beyond what a float holds ({problem})") from None
@@ -116,9 +116,9 @@ def variance(
     command = f"adamplus theory variance --seeds {seeds} --epochs {epochs} --steps {steps} --beta {beta} --lr {lr}"
     with said_plainly(kept=False):
         well, digits = _numbers(lr, 2, "lr")
-        variance_report.check(seeds, epochs, steps, beta, (well, digits))
+        _variance.check(seeds, epochs, steps, beta, (well, digits))
         _make(out)
-        found = variance_report.variance(
+        found = _variance.variance(
             command=command,
             seeds=seeds,
             epochs=epochs,
@@ -165,13 +165,13 @@ def _rates(
     steps = int(count) - 1
     epsilons = [float(f"{first * (last / first) ** (i / steps):.4g}") for i in range(steps + 1)]
     total = len(problems) * len(methods) * len(epsilons)
-    done: list[Point] = []
+    done: list[Measurement] = []
 
-    def tell(point: Point) -> None:
+    def tell(point: Measurement) -> None:
         done.append(point)
-        asked, needed = point.asked, point.curve.reached(point.asked.epsilon)[0]
+        case, needed = point.case, point.curve.reached(point.case.epsilon)[0]
         words = f"{needed:,.0f} evaluations; {point.settings}" if math.isfinite(needed) else "not reached"
-        typer.echo(f"{len(done)}/{total} {asked.problem}, {asked.method}, ε = {asked.epsilon:g}: {words}", err=True)
+        typer.echo(f"{len(done)}/{total} {case.problem}, {case.method}, ε = {case.epsilon:g}: {words}", err=True)
 
     check(kind, problems, methods, epsilons, runs, tuning_runs, max_steps, workers)
     _make(out)
@@ -209,7 +209,7 @@ def _make(folder: Path) -> None:
         raise InputError(f"--out {folder} cannot be written to: {error.strerror or error}") from None
 
 
-def _keep(found: Report, folder: Path) -> None:
+def _keep(found: dict[str, Any], folder: Path) -> None:
     """Write everything, and print the table."""
     save(found, folder)
     text, table = _texts(found)
@@ -222,7 +222,7 @@ def _keep(found: Report, folder: Path) -> None:
     typer.echo(f"Written: {folder}/{found['kind']}.json, .md, .csv, .png, .pdf and {page}")
 
 
-def _texts(found: Report) -> tuple[str, str]:
+def _texts(found: dict[str, Any]) -> tuple[str, str]:
     """What a report says, as Markdown and as CSV."""
     about = variance_report if found["kind"] == "variance" else _tables
     return about.markdown(found), about.to_csv(found)

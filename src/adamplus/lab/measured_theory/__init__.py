@@ -1,28 +1,27 @@
 """The paper's theory, measured: what `adamplus theory` runs."""
 
-from . import tables, variance_report
+from . import tables, variance, variance_report
 from .figures import draw_rates
-from .measurement import Point
+from .measurement import Measurement
 from .methods import METHODS
-from .page import stored, write_page
-from .reports import Report, check, damaged, report, save
-from .settings import settings_of, told
-from .theorem_runs import PROVED
+from .outputs import damaged, save, stored, write_page
+from .rates import check, report
+from .theorems import PROVED, describe, settings_of
 
 __all__ = [
     "METHODS",
     "PROVED",
-    "Point",
-    "Report",
+    "Measurement",
     "check",
     "damaged",
+    "describe",
     "draw_rates",
     "report",
     "save",
     "settings_of",
     "stored",
     "tables",
-    "told",
+    "variance",
     "variance_report",
     "write_page",
 ]

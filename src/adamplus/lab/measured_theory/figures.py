@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from .._present import COLOURS, STROKES, drawing, save, style
 from .measurement import PROBLEMS
-from .reports import Report
 from .tables import problems
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ DPI = 160
 """Of figures that are twice as wide as others, and stand on the page as they are."""
 
 
-def draw_rates(found: Report, folder: Path) -> list[Path]:
+def draw_rates(found: dict[str, Any], folder: Path) -> list[Path]:
     """One panel a problem, and below them the slopes; the files' paths."""
     shown = problems(found)
     names = list(dict.fromkeys(row["name"] for row in found["rows"]))
@@ -44,7 +43,7 @@ def draw_rates(found: Report, folder: Path) -> list[Path]:
         return save(figure, folder / found["kind"], DPI)
 
 
-def _slopes(axes: "Axes", found: Report, names: list[str]) -> None:
+def _slopes(axes: "Axes", found: dict[str, Any], names: list[str]) -> None:
     """Every method's measured slopes with their intervals, and the exponent that is proved."""
     shown = problems(found)
     for row in found["rows"]:
@@ -89,7 +88,7 @@ def _line(axes: "Axes", row: dict[str, Any], number: int) -> None:
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def _guides(axes: "Axes", found: Report, problem: str) -> None:
+def _guides(axes: "Axes", found: dict[str, Any], problem: str) -> None:
     """A fan of the slopes that are proved, and of 2, below what was measured."""
     rows = [row for row in found["rows"] if row["problem"] == problem]
     counts = [p["evaluations"] for row in rows for p in row["points"] if p["evaluations"] is not None]

@@ -16,9 +16,9 @@ import torch
 from adamplus.theory.problems import DoubleWell, Problem, Valley
 
 from ..errors import InputError, nearest
-from .measure import Curve, Limits, walk
 from .methods import METHODS, Candidate
-from .theorem_runs import PROVED
+from .theorems import PROVED
+from .walks import Curve, Limits, walk
 
 PROBLEMS = {"double-well": "the double well", "valley": "the valley"}
 TUNING_SEED, SEED = 1, 2
@@ -29,7 +29,7 @@ MARGIN = 0.9
 
 
 @dataclass(frozen=True)
-class Asked:
+class Case:
     """What is to be measured."""
 
     problem: str
@@ -43,10 +43,10 @@ class Asked:
 
 
 @dataclass
-class Point:
+class Measurement:
     """What was measured."""
 
-    asked: Asked
+    case: Case
     settings: str
     """Chosen, in words; empty where no candidate got there."""
     tried: int
@@ -61,49 +61,49 @@ def problem_of(name: str, epsilon: float) -> Problem:
     return Valley(epsilon) if name == "valley" else DoubleWell()
 
 
-def measure(asked: Asked) -> Point:
+def measure(case: Case) -> Measurement:
     """Choose settings, if they are to be chosen, and walk with fresh random numbers."""
-    problem = problem_of(asked.problem, asked.epsilon)
+    problem = problem_of(case.problem, case.epsilon)
     proved, tried = None, 1
-    if asked.tuned:
-        candidate, best, tried = _choose(asked, problem)
+    if case.tuned:
+        candidate, best, tried = _choose(case, problem)
     else:
-        start = problem.start(asked.runs, torch.Generator().manual_seed(SEED))
-        candidate, proved = PROVED[asked.method].settings(problem, asked.epsilon, problem.gap(start))
+        start = problem.start(case.runs, torch.Generator().manual_seed(SEED))
+        candidate, proved = PROVED[case.method].make(problem, case.epsilon, problem.gap(start))
         best = math.inf
     if candidate is None:
-        return Point(asked, "", tried, proved, Curve(np.zeros(0), np.zeros((0, asked.runs))))
-    limits = Limits(2 * asked.max_steps, 4 * best, BEYOND)  # chance must not make it miss what it had just reached
-    curve = walk(candidate.begin, problem, asked.epsilon, asked.runs, SEED, limits)
-    return Point(asked, candidate.words, tried, proved, curve)
+        return Measurement(case, "", tried, proved, Curve(np.zeros(0), np.zeros((0, case.runs))))
+    limits = Limits(2 * case.max_steps, 4 * best, BEYOND)  # chance must not make it miss what it had just reached
+    curve = walk(candidate.begin, problem, case.epsilon, case.runs, SEED, limits)
+    return Measurement(case, candidate.settings, tried, proved, curve)
 
 
-def _choose(asked: Asked, problem: Problem) -> tuple[Candidate | None, float, int]:
+def _choose(case: Case, problem: Problem) -> tuple[Candidate | None, float, int]:
     """The candidate that gets there with the fewest evaluations; who takes more than the best so far is given up."""
     chosen, best, tried = None, math.inf, 0
-    for candidate in METHODS[asked.method].candidates(problem, asked.epsilon):
-        limits = Limits(asked.max_steps, best)
-        curve = walk(candidate.begin, problem, MARGIN * asked.epsilon, asked.tuning_runs, TUNING_SEED, limits)
-        needed = curve.reached(MARGIN * asked.epsilon)[0]
+    for candidate in METHODS[case.method].candidates(problem, case.epsilon):
+        limits = Limits(case.max_steps, best)
+        curve = walk(candidate.begin, problem, MARGIN * case.epsilon, case.tuning_runs, TUNING_SEED, limits)
+        needed = curve.reached(MARGIN * case.epsilon)[0]
         if needed < best:
             chosen, best = candidate, float(needed)
         tried += 1
     return chosen, best, tried
 
 
-def measure_all(asked: Iterable[Asked], workers: int) -> Iterator[Point]:
+def measure_all(cases: Iterable[Case], workers: int) -> Iterator[Measurement]:
     """Measure in so many processes of one thread each; points come in the order in which they were asked for."""
     if workers == 1:
-        yield from map(measure, asked)
+        yield from map(measure, cases)
         return
     # spawned: a forked copy of torch's threads may wait for ever
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread)
     before = active_children()
     try:
         with _uninterrupted():
-            points = [pool.submit(measure, one) for one in asked]
-        for point in points:  # pool.map would cancel the others, which a pool that breaks does not expect
-            yield point.result()
+            measured = [pool.submit(measure, case) for case in cases]
+        for measurement in measured:  # pool.map would cancel the others, which a pool that breaks does not expect
+            yield measurement.result()
     except BrokenProcessPool:
         raise InputError(
             "a process was killed, for want of memory perhaps: pass fewer --workers, or a larger ε"

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from adamplus import rivals
 from adamplus.theory.problems import Problem
 
-from .batched import AdamPlusRows
-from .measure import Begin, OptimizerWalk, RowsWalk, Walk
+from .walks import AdamPlusWalk, BatchedAdamPlus, Begin, OptimizerWalk, Walk
 
 SHARES = (1 / 64, 1 / 8, 1.0)
 """Of σ²/ε², the batches."""
@@ -29,7 +28,7 @@ SHARES = (1 / 64, 1 / 8, 1.0)
 class Candidate:
     """Settings that a method may choose, in words and as a walk that begins."""
 
-    words: str
+    settings: str
     begin: Begin
 
 
@@ -48,7 +47,7 @@ class Scale:
         return whole(self.share * (self.problem.sigma / self.epsilon) ** 2)
 
 
-Settings = Callable[[Scale, float, float], Candidate]
+MakeCandidate = Callable[[Scale, float, float], Candidate]
 """Made of a scale, a factor of the step size, and the method's own choice."""
 
 
@@ -63,7 +62,7 @@ class Method:
     exponent: float
     """Proved: so many evaluations, as a power of 1/ε, in the worst case."""
     data_dependent: str
-    settings: Settings
+    make: MakeCandidate
     steps: tuple[float, ...]
     """Factors of the step size."""
     own: tuple[float, ...]
@@ -73,7 +72,7 @@ class Method:
         """The middle of the step sizes first: who is good early lets others be given up early."""
         ordered = sorted(self.steps, key=lambda factor: abs(math.log(factor / self.steps[len(self.steps) // 2])))
         for factor, share, own in product(ordered, reversed(SHARES), self.own):
-            yield self.settings(Scale(problem, epsilon, share), factor, own)
+            yield self.make(Scale(problem, epsilon, share), factor, own)
 
 
 def whole(number: float) -> int:
@@ -90,36 +89,36 @@ def optimizer_candidate(kind: Any, settings: dict[str, Any], batches: tuple[int,
     """An optimizer with these settings and batch sizes, as a candidate."""
 
     def begin(problem: Problem, start: Tensor, generator: torch.Generator) -> Walk:
-        def make(params: list[nn.Parameter]) -> Any:
+        def optimizer(params: list[nn.Parameter]) -> Any:
             return kind(params, **settings)
 
-        return OptimizerWalk(problem, start, make, batches, generator)
+        return OptimizerWalk(problem, start, optimizer, batches, generator)
 
-    return Candidate(f"{_words(settings)}; batch {', '.join(f'{batch:,}' for batch in batches)}", begin)
+    return Candidate(f"{_text(settings)}; batch {', '.join(f'{batch:,}' for batch in batches)}", begin)
 
 
-def rows_candidate(settings: dict[str, Any], batches: tuple[int, int]) -> Candidate:
+def adam_plus_candidate(settings: dict[str, Any], batches: tuple[int, int]) -> Candidate:
     """Adam⁺ with these settings."""
 
     def begin(problem: Problem, start: Tensor, generator: torch.Generator) -> Walk:
-        return RowsWalk(problem, AdamPlusRows(start, **settings), batches, generator)
+        return AdamPlusWalk(problem, BatchedAdamPlus(start, **settings), batches, generator)
 
-    return Candidate(f"{_words(settings)}; batch {batches[1]:,}", begin)
+    return Candidate(f"{_text(settings)}; batch {batches[1]:,}", begin)
 
 
-def _words(settings: dict[str, Any]) -> str:
-    def said(value: Any) -> str:
+def _text(settings: dict[str, Any]) -> str:
+    def text(value: Any) -> str:
         return f"{value:.3g}" if isinstance(value, float) else str(value)
 
-    return ", ".join(f"{name}={said(value)}" for name, value in settings.items() if name != "norm_scope")
+    return ", ".join(f"{name}={text(value)}" for name, value in settings.items() if name != "norm_scope")
 
 
-def _adam_type(second_moment: str) -> Settings:
-    def settings(scale: Scale, factor: float, own: float) -> Candidate:
+def _adam_type(second_moment: str) -> MakeCandidate:
+    def make(scale: Scale, factor: float, own: float) -> Candidate:
         chosen = {"lr": factor, "betas": (own, 0.999), "second_moment": second_moment}
         return optimizer_candidate(rivals.GeneralizedAdam, chosen, (scale.batch,))
 
-    return settings
+    return make
 
 
 def _padam(scale: Scale, factor: float, own: float) -> Candidate:
@@ -170,16 +169,16 @@ def _sgd(scale: Scale, factor: float, own: float) -> Candidate:
     return optimizer_candidate(rivals.EscapingSGD, settings, (batch,))
 
 
-def _family(beta_power: float, norm_power: float, proved_eps: bool) -> Settings:
-    def settings(scale: Scale, factor: float, own: float) -> Candidate:
+def _family(beta_power: float, norm_power: float, proved_eps: bool) -> MakeCandidate:
+    def make(scale: Scale, factor: float, own: float) -> Candidate:
         beta = min(1.0, own * scale.share)  # so that z's noise is a part of ε, whatever the batch
         # on ŵ, the step is η/β; with ‖z‖ = ε it is factor/L
         lr = factor * scale.epsilon**norm_power * beta ** (1 - beta_power) / scale.problem.L
         eps = 2 * beta**beta_power if proved_eps else 1e-8
         chosen = {"lr": lr, "beta": beta, "beta_power": beta_power, "norm_power": norm_power, "eps": eps}
-        return rows_candidate(chosen, (max(scale.batch, whole(1 / beta)), scale.batch))
+        return adam_plus_candidate(chosen, (max(scale.batch, whole(1 / beta)), scale.batch))
 
-    return settings
+    return make
 
 
 ADAM_TYPE = {"individual_smooth": False, "hessian_lipschitz": False, "exponent": 4.0, "data_dependent": "type I"}
@@ -189,7 +188,7 @@ METHODS = {
     "amsgrad": Method(
         "Generalized Adam: AMSGrad",
         "Chen, Liu, Sun, Hong 2018",
-        settings=_adam_type("amsgrad"),
+        make=_adam_type("amsgrad"),
         steps=powers(-6),
         own=(0.9, 0.99),
         **ADAM_TYPE,
@@ -197,27 +196,27 @@ METHODS = {
     "adafom": Method(
         "Generalized Adam: AdaFom",
         "Chen, Liu, Sun, Hong 2018",
-        settings=_adam_type("adafom"),
+        make=_adam_type("adafom"),
         steps=powers(-4),
         own=(0.9, 0.99),
         **ADAM_TYPE,
     ),
-    "padam": Method("PAdam", "Chen, Zhou, … 2018", settings=_padam, steps=powers(-7), own=(0.9, 0.99), **ADAM_TYPE),
+    "padam": Method("PAdam", "Chen, Zhou, … 2018", make=_padam, steps=powers(-7), own=(0.9, 0.99), **ADAM_TYPE),
     "stagewise": Method(
-        "Stagewise AdaGrad", "Chen, Yuan, … 2019", settings=_stagewise, steps=powers(-2), own=(0.5, 8), **ADAM_TYPE
+        "Stagewise AdaGrad", "Chen, Yuan, … 2019", make=_stagewise, steps=powers(-2), own=(0.5, 8), **ADAM_TYPE
     ),
-    "spider": Method("SPIDER", "Fang, Li, … 2018", settings=_spider, steps=powers(-1), own=(1, 4), **TWO_POINTS),
-    "storm": Method("STORM", "Cutkosky, Orabona 2019", settings=_storm, steps=powers(-1), own=(1, 10), **TWO_POINTS),
-    "snvrg": Method("SNVRG", "Zhou, Xu, Gu 2018", settings=_snvrg, steps=powers(-3), own=(3, 4), **TWO_POINTS),
+    "spider": Method("SPIDER", "Fang, Li, … 2018", make=_spider, steps=powers(-1), own=(1, 4), **TWO_POINTS),
+    "storm": Method("STORM", "Cutkosky, Orabona 2019", make=_storm, steps=powers(-1), own=(1, 10), **TWO_POINTS),
+    "snvrg": Method("SNVRG", "Zhou, Xu, Gu 2018", make=_snvrg, steps=powers(-3), own=(3, 4), **TWO_POINTS),
     "prox-sarah": Method(
-        "Prox-SARAH", "Pham, Nguyen, … 2020", settings=_prox_sarah, steps=powers(-2), own=(1, 4), **TWO_POINTS
+        "Prox-SARAH", "Pham, Nguyen, … 2020", make=_prox_sarah, steps=powers(-2), own=(1, 4), **TWO_POINTS
     ),
     "sgd": Method(
         "SGD",
         "Fang, Lin, Zhang 2019",
         exponent=3.5,
         data_dependent="–",
-        settings=_sgd,
+        make=_sgd,
         steps=powers(-5),
         own=(1, 4),
         **HESSIAN,
@@ -227,7 +226,7 @@ METHODS = {
         "Cutkosky, Mehta 2020",
         exponent=3.5,
         data_dependent="–",
-        settings=_family(1.0, 1.0, False),
+        make=_family(1.0, 1.0, False),
         steps=powers(1),
         own=(0.25, 1),
         **HESSIAN,
@@ -237,7 +236,7 @@ METHODS = {
         "Adam⁺",
         exponent=4.5,
         data_dependent="type II",
-        settings=_family(1.0, 0.5, False),
+        make=_family(1.0, 0.5, False),
         steps=powers(1),
         own=(0.25, 1),
         **HESSIAN,
@@ -247,7 +246,7 @@ METHODS = {
         "Adam⁺",
         exponent=3.625,
         data_dependent="–",
-        settings=_family(4 / 3, 0.5, True),
+        make=_family(4 / 3, 0.5, True),
         steps=powers(1),
         own=(0.25, 1),
         **HESSIAN,
@@ -257,7 +256,7 @@ METHODS = {
         "Adam⁺",
         exponent=3.5,
         data_dependent="–",
-        settings=_family(4 / 3, 2 / 3, True),
+        make=_family(4 / 3, 2 / 3, True),
         steps=powers(1),
         own=(0.25, 1),
         **HESSIAN,

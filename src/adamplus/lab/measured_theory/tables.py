@@ -6,12 +6,11 @@ from typing import Any
 
 from .._present import markdown_table as table
 from .measurement import MARGIN, PROBLEMS
-from .reports import Report
 
 Cells = list[list[str]]
 
 
-def grid(found: Report, problem: str) -> Cells:
+def grid(found: dict[str, Any], problem: str) -> Cells:
     """Heading and lines for one problem."""
     smallest = found["epsilons"][-1]
     rows = [row for row in found["rows"] if row["problem"] == problem]
@@ -61,7 +60,7 @@ def short(count: float) -> str:
     return f"{count / unit:.3g}{name}"
 
 
-def markdown(found: Report) -> str:
+def markdown(found: dict[str, Any]) -> str:
     """One table a problem, with what a reader must know."""
     parts = []
     for problem in problems(found):
@@ -70,12 +69,12 @@ def markdown(found: Report) -> str:
     return "\n\n".join(parts) + "\n\n" + "\n".join(f"- {note}" for note in notes(found)) + "\n"
 
 
-def problems(found: Report) -> list[str]:
+def problems(found: dict[str, Any]) -> list[str]:
     """Those that the report has, in its order."""
     return list(dict.fromkeys(row["problem"] for row in found["rows"]))
 
 
-def notes(found: Report) -> list[str]:
+def notes(found: dict[str, Any]) -> list[str]:
     """Where the numbers come from, and what they are."""
     born = found["certificate"]
     versions = ", ".join(f"{name} {version}" for name, version in born["versions"].items())
@@ -99,7 +98,7 @@ def notes(found: Report) -> list[str]:
     return said
 
 
-def to_csv(found: Report) -> str:
+def to_csv(found: dict[str, Any]) -> str:
     """A line for every method, problem and ε."""
     text = io.StringIO()
     names = ["problem", "method", "proved_exponent", "slope", "slope_low", "slope_high", "epsilon", "evaluations"]

@@ -1,8 +1,11 @@
 """How exact z is: ‖z − ∇F(w)‖² beside ‖g − ∇F‖², with gradients at ŵ and, for comparison, at w."""
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -11,8 +14,10 @@ from adamplus.theory import VarianceProbe
 from adamplus.theory.problems import DoubleWell
 
 from .._run import one_thread
+from .._store import certificate
+from ..errors import InputError
 from ..tasks import Digits
-from .batched import AdamPlusRows
+from .walks import BatchedAdamPlus
 
 WAYS = {"extrapolated": True, "plain": False}
 """Gradients at ŵ, as Algorithm 1 has them, or at w: a plain moving average."""
@@ -27,17 +32,17 @@ def _series() -> Series:
 def on_double_well(steps: int, runs: int, lr: float, beta: float, extrapolate: bool) -> Series:
     """Exact gradients, and noise that is the same everywhere; both ways see the same random numbers."""
     problem, generator = DoubleWell(), torch.Generator().manual_seed(0)
-    rows = AdamPlusRows(problem.start(runs, generator), lr, beta, extrapolate=extrapolate)
+    method = BatchedAdamPlus(problem.start(runs, generator), lr, beta, extrapolate=extrapolate)
     found, looked = _series(), looks(steps)
     for step in range(steps):
-        w, at = rows.w, rows.at
+        w, at = method.w, method.at
         g = problem.sample(at, 1, generator)[0]
-        rows.step(g)
+        method.step(g)
         if step in looked:
-            assert rows.z is not None
+            assert method.z is not None
             true = problem.gradient(w)
             for name, error in (
-                ("z_error2", rows.z - true),
+                ("z_error2", method.z - true),
                 ("g_error2", g - problem.gradient(at)),
                 ("gradient2", true),
             ):
@@ -98,3 +103,48 @@ def _noise(model: nn.Module, loss: Callable[[], Tensor]) -> float:
 def looks(steps: int) -> set[int]:
     """About 60 steps, evenly in the logarithm, the first and the last among them."""
     return {round(steps ** (i / 60)) - 1 for i in range(61)} | {steps - 1}
+
+
+def variance(
+    *, command: str, seeds: int, epochs: int, steps: int, beta: float, lr: dict[str, float], told: Callable[[str], None]
+) -> dict[str, Any]:
+    """Measure both places in both ways."""
+    check(seeds, epochs, steps, beta, tuple(lr.values()))
+    born = {"command": command, **certificate(torch.device("cpu")), "workers": 1}
+    began = time.perf_counter()
+    places: dict[str, dict[str, Any]] = {"double-well": {}, "digits": {}}
+    for way, extrapolate in WAYS.items():
+        told(way)
+        found = {
+            "double-well": on_double_well(steps, 10 * seeds, lr["double-well"], beta, extrapolate),
+            "digits": on_digits(epochs, seeds, lr["digits"], beta, extrapolate),
+        }
+        for place, series in found.items():
+            if not all(np.isfinite(values).all() for values in series.values()):
+                raise InputError(f"with lr = {lr[place]:g} training on {place} diverges: pass a smaller --lr")
+            places[place][way] = _summary(series)
+    return {
+        "kind": "variance",
+        "certificate": {**born, "seconds": time.perf_counter() - began},
+        "settings": {"beta": beta, "lr": lr},
+        "seeds": {"double-well": 10 * seeds, "digits": seeds},
+        "places": places,
+    }
+
+
+def check(seeds: int, epochs: int, steps: int, beta: float, lr: tuple[float, ...]) -> None:
+    """Refuse what cannot be measured."""
+    if seeds < 2 or epochs < 1 or steps < 10:
+        raise InputError(f"{seeds} seeds, {epochs} epochs, {steps} steps: at least 2, 1 and 10 are needed")
+    if not 0 < beta <= 1 or not all(0 < rate < math.inf for rate in lr):
+        raise InputError(f"β = {beta:g}, lr = {', '.join(f'{rate:g}' for rate in lr)}: β is in (0, 1], lr above 0")
+
+
+def _summary(series: Series) -> dict[str, Any]:
+    """Mean and standard error over seeds, at each step that was looked at."""
+    found: dict[str, Any] = {"steps": series["steps"]}
+    for name in ("z_error2", "g_error2", "gradient2"):
+        values = np.array(series[name])
+        found[name] = values.mean(1).tolist()
+        found[f"{name}_error"] = (values.std(1, ddof=1) / values.shape[1] ** 0.5).tolist()
+    return found

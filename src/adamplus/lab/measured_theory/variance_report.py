@@ -2,70 +2,17 @@
 
 import csv
 import io
-import math
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from .._present import drawing, save
-from .._present import markdown_table as table
-from .._store import certificate
-from ..errors import InputError
+from .._present import COLOURS, drawing, markdown_table, save
 from .figures import DPI, tidy
-from .reports import Report
-from .variance import WAYS, Series, on_digits, on_double_well
+from .variance import WAYS
 
 TITLES = {"double-well": "the double well, one sample a step", "digits": "the network of `digits`, batches of 64"}
-COLOURS = {"z": "#0072B2", "plain": "#D55E00", "g": "#7A7A7A", "gradient": "#009E73"}
-
-
-def variance(
-    *, command: str, seeds: int, epochs: int, steps: int, beta: float, lr: dict[str, float], told: Callable[[str], None]
-) -> Report:
-    """Measure both places in both ways."""
-    check(seeds, epochs, steps, beta, tuple(lr.values()))
-    born = {"command": command, **certificate(torch.device("cpu")), "workers": 1}
-    began = time.perf_counter()
-    places: dict[str, dict[str, Any]] = {"double-well": {}, "digits": {}}
-    for way, extrapolate in WAYS.items():
-        told(way)
-        found = {
-            "double-well": on_double_well(steps, 10 * seeds, lr["double-well"], beta, extrapolate),
-            "digits": on_digits(epochs, seeds, lr["digits"], beta, extrapolate),
-        }
-        for place, series in found.items():
-            if not all(np.isfinite(values).all() for values in series.values()):
-                raise InputError(f"with lr = {lr[place]:g} training on {place} diverges: pass a smaller --lr")
-            places[place][way] = _summary(series)
-    return {
-        "kind": "variance",
-        "certificate": {**born, "seconds": time.perf_counter() - began},
-        "settings": {"beta": beta, "lr": lr},
-        "seeds": {"double-well": 10 * seeds, "digits": seeds},
-        "places": places,
-    }
-
-
-def check(seeds: int, epochs: int, steps: int, beta: float, lr: tuple[float, ...]) -> None:
-    """Refuse what cannot be measured."""
-    if seeds < 2 or epochs < 1 or steps < 10:
-        raise InputError(f"{seeds} seeds, {epochs} epochs, {steps} steps: at least 2, 1 and 10 are needed")
-    if not 0 < beta <= 1 or not all(0 < rate < math.inf for rate in lr):
-        raise InputError(f"β = {beta:g}, lr = {', '.join(f'{rate:g}' for rate in lr)}: β is in (0, 1], lr above 0")
-
-
-def _summary(series: Series) -> dict[str, Any]:
-    """Mean and standard error over seeds, at each step that was looked at."""
-    found: dict[str, Any] = {"steps": series["steps"]}
-    for name in ("z_error2", "g_error2", "gradient2"):
-        values = np.array(series[name])
-        found[name] = values.mean(1).tolist()
-        found[f"{name}_error"] = (values.std(1, ddof=1) / values.shape[1] ** 0.5).tolist()
-    return found
+COLOUR_OF = {"z": COLOURS[0], "plain": COLOURS[1], "g": COLOURS[6], "gradient": COLOURS[2]}
 
 
 def part(series: dict[str, Any], name: str, last: bool) -> tuple[float, float]:
@@ -87,7 +34,7 @@ def level(series: dict[str, Any]) -> int:
     return max(step for step, value in zip(series["steps"], noise, strict=True) if value >= noise[0])
 
 
-def cells(found: Report) -> list[list[str]]:
+def cells(found: dict[str, Any]) -> list[list[str]]:
     """Heading and lines: what the errors were in the first and in the last tenth of training."""
     lines = [["", "gradients at", "‖z − ∇F(w)‖²: first tenth", "last tenth", "‖g − ∇F‖²: first tenth", "last tenth"]]
     lines[0] += ["‖∇F(w)‖²: first tenth", "last tenth"]
@@ -102,7 +49,7 @@ def cells(found: Report) -> list[list[str]]:
     return lines
 
 
-def note(found: Report) -> str:
+def note(found: dict[str, Any]) -> str:
     """Where the numbers come from."""
     born, settings = found["certificate"], found["settings"]
     versions = ", ".join(f"{name} {version}" for name, version in born["versions"].items())
@@ -113,7 +60,7 @@ def note(found: Report) -> str:
     )
 
 
-def reading(found: Report) -> str:
+def reading(found: dict[str, Any]) -> str:
     """How far z's error fell while g's noise did not."""
     said = []
     for place, ways in found["places"].items():
@@ -131,18 +78,18 @@ def reading(found: Report) -> str:
     )
 
 
-def _averaged(found: Report) -> float:
+def _averaged(found: dict[str, Any]) -> float:
     beta = found["settings"]["beta"]
     return beta / (2 - beta)
 
 
-def markdown(found: Report) -> str:
+def markdown(found: dict[str, Any]) -> str:
     """The same as Markdown."""
     head, *lines = cells(found)
-    return f"{table(head, lines, left=head[:2])}\n\n- {reading(found)}\n- {note(found)}\n"
+    return f"{markdown_table(head, lines, left=head[:2])}\n\n- {reading(found)}\n- {note(found)}\n"
 
 
-def to_csv(found: Report) -> str:
+def to_csv(found: dict[str, Any]) -> str:
     """A line for every place, way and step."""
     text = io.StringIO()
     names = ["z_error2", "z_error2_error", "g_error2", "g_error2_error", "gradient2", "gradient2_error"]
@@ -155,7 +102,7 @@ def to_csv(found: Report) -> str:
     return text.getvalue()
 
 
-def draw(found: Report, folder: Path) -> list[Path]:
+def draw(found: dict[str, Any], folder: Path) -> list[Path]:
     """Errors above, one panel a place, and below what part z's are of g's; the files' paths."""
     with drawing(folder):
         from matplotlib.figure import Figure
@@ -164,15 +111,15 @@ def draw(found: Report, folder: Path) -> list[Path]:
         panels = figure.subplots(2, 2, sharex="col", height_ratios=(3, 2))
         for axes, ratios, (place, ways) in zip(*panels, found["places"].items(), strict=True):
             plus, plain = ways["extrapolated"], ways["plain"]
-            _band(axes, plus, "g_error2", COLOURS["g"], "-", "noise of a gradient, ‖g − ∇F(ŵ)‖²")
+            _band(axes, plus, "g_error2", COLOUR_OF["g"], "-", "noise of a gradient, ‖g − ∇F(ŵ)‖²")
             _band(
-                axes, plain, "z_error2", COLOURS["plain"], (0, (5, 2)), "‖z − ∇F(w)‖², gradients at w (plain average)"
+                axes, plain, "z_error2", COLOUR_OF["plain"], (0, (5, 2)), "‖z − ∇F(w)‖², gradients at w (plain average)"
             )
-            _band(axes, plus, "z_error2", COLOURS["z"], "-", "‖z − ∇F(w)‖², gradients at ŵ (Adam⁺)")
-            _band(axes, plus, "gradient2", COLOURS["gradient"], (0, (1, 1.5)), "‖∇F(w)‖²")
-            _ratio(ratios, plain, COLOURS["plain"], (0, (5, 2)))
-            _ratio(ratios, plus, COLOURS["z"], "-")
-            ratios.axhline(_averaged(found), color=COLOURS["g"], linewidth=0.8, linestyle=(0, (1, 2)))
+            _band(axes, plus, "z_error2", COLOUR_OF["z"], "-", "‖z − ∇F(w)‖², gradients at ŵ (Adam⁺)")
+            _band(axes, plus, "gradient2", COLOUR_OF["gradient"], (0, (1, 1.5)), "‖∇F(w)‖²")
+            _ratio(ratios, plain, COLOUR_OF["plain"], (0, (5, 2)))
+            _ratio(ratios, plus, COLOUR_OF["z"], "-")
+            ratios.axhline(_averaged(found), color=COLOUR_OF["g"], linewidth=0.8, linestyle=(0, (1, 2)))
             tidy(axes, TITLES[place].replace("`", ""))
             tidy(ratios, "")
             axes.set(xscale="log", yscale="log")

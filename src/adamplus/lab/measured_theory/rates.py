@@ -1,11 +1,10 @@
-"""What was measured, and where it comes from: kept as JSON."""
+"""Measured rates: evaluations until ‖∇F‖ ≤ ε against ε, their slopes, and the report that holds them."""
 
-import json
 import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,12 @@ import torch
 
 from .._store import certificate
 from ..errors import InputError, nearest
-from .measurement import PROBLEMS, SEED, TUNING_SEED, Asked, Point, measure_all
+from .measurement import PROBLEMS, SEED, TUNING_SEED, Case, Measurement, measure_all
 from .methods import METHODS
-from .slope import RESAMPLES, resampled, slope
-from .theorem_runs import PROVED
+from .theorems import PROVED
+from .walks import Curve
 
-Report = dict[str, Any]
+RESAMPLES = 1000
 SMALLEST = 1e-6
 """ε, below which nobody can wait for anybody."""
 
@@ -34,23 +33,23 @@ def report(
     tuning_runs: int,
     max_steps: int,
     workers: int,
-    told: Callable[[Point], None],
-) -> Report:
+    told: Callable[[Measurement], None],
+) -> dict[str, Any]:
     """Measure every method on every problem for every ε: kind "table1" is tuned, "rate" as proved."""
     tuned = kind == "table1"
     check(kind, problems, methods, epsilons, runs, tuning_runs, max_steps, workers)
     born = {"command": command, **certificate(torch.device("cpu")), "workers": workers}
-    asked = [
-        Asked(problem, method, tuned, epsilon, runs, tuning_runs, max_steps)
+    cases = [
+        Case(problem, method, tuned, epsilon, runs, tuning_runs, max_steps)
         for epsilon in sorted(epsilons)  # the smallest takes the longest: first
         for problem in problems
         for method in methods
     ]
     began, busy = time.perf_counter(), _processor_seconds()
-    points: dict[tuple[str, str], list[Point]] = {}
-    for point in measure_all(asked, workers):
-        told(point)
-        points.setdefault((point.asked.problem, point.asked.method), []).insert(0, point)
+    measured: dict[tuple[str, str], list[Measurement]] = {}
+    for measurement in measure_all(cases, workers):
+        told(measurement)
+        measured.setdefault((measurement.case.problem, measurement.case.method), []).insert(0, measurement)
     born |= {"seconds": time.perf_counter() - began, "processor_seconds": _processor_seconds() - busy}
     return {
         "kind": kind,
@@ -61,7 +60,7 @@ def report(
         "max_steps": max_steps,
         "seeds": {"told": SEED, "tuning": TUNING_SEED if tuned else None},
         "resamples": RESAMPLES,
-        "rows": [_row(kind, problem, method, points[problem, method]) for problem in problems for method in methods],
+        "rows": [_row(kind, problem, method, measured[problem, method]) for problem in problems for method in methods],
     }
 
 
@@ -99,9 +98,9 @@ def check(
         )
 
 
-def _row(kind: str, problem: str, method: str, points: list[Point]) -> dict[str, Any]:
-    epsilons = [point.asked.epsilon for point in points]
-    found = slope(epsilons, [point.curve for point in points])
+def _row(kind: str, problem: str, method: str, measured: list[Measurement]) -> dict[str, Any]:
+    epsilons = [measurement.case.epsilon for measurement in measured]
+    found = slope(epsilons, [measurement.curve for measurement in measured])
     row: dict[str, Any] = {"problem": problem, "method": method}
     if kind == "table1":
         about = METHODS[method]
@@ -111,48 +110,71 @@ def _row(kind: str, problem: str, method: str, points: list[Point]) -> dict[str,
         row["name"] = PROVED[method].name
     row["proved_exponent"] = METHODS[method].exponent if kind == "table1" else PROVED[method].exponent
     row["slope"] = None if found is None else {"value": found.value, "low": found.low, "high": found.high}
-    row["points"] = [_point(point) for point in points]
+    row["points"] = [_point(measurement) for measurement in measured]
     return row
 
 
-def _point(point: Point) -> dict[str, Any]:
-    epsilon, curve = point.asked.epsilon, point.curve
+def _point(measurement: Measurement) -> dict[str, Any]:
+    epsilon, curve = measurement.case.epsilon, measurement.curve
     needed = float(curve.reached(epsilon)[0])
     return {
         "epsilon": epsilon,
         "evaluations": needed if math.isfinite(needed) else None,
-        "interval": _interval(point) if math.isfinite(needed) else None,
-        "settings": point.settings,
-        "candidates": point.tried,
-        "proved_evaluations": point.proved_evaluations,
+        "interval": _interval(measurement) if math.isfinite(needed) else None,
+        "settings": measurement.settings,
+        "candidates": measurement.tried,
+        "proved_evaluations": measurement.proved_evaluations,
     }
 
 
-def _interval(point: Point) -> list[float]:
+def _interval(measurement: Measurement) -> list[float]:
     """95 %, of a bootstrap over runs."""
-    drawn = resampled(point.curve, point.asked.epsilon, np.random.default_rng(0))
+    drawn = resampled(measurement.curve, measurement.case.epsilon, np.random.default_rng(0))
     return [float(value) for value in np.quantile(drawn, [0.025, 0.975])]
 
 
-def save(found: Report, folder: Path) -> Path:
-    """Write the report as JSON."""
-    path = folder / f"{found['kind']}.json"
-    path.write_text(json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    return path
+@dataclass(frozen=True)
+class Slope:
+    """A measured exponent, with a 95 % interval."""
+
+    value: float
+    low: float
+    high: float
 
 
-def load(path: Path) -> Report:
-    """Read what `save` wrote."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(damaged(path, error)) from None
-    if not isinstance(found, dict) or found.get("kind") != path.stem:
-        raise InputError(damaged(path, "it is of another kind"))
-    return found
+def fit(epsilons: Sequence[float], evaluations: np.ndarray) -> np.ndarray:
+    """The slope by least squares, for every row of evaluations; where some are NaN, of the others."""
+    x = np.log(1 / np.asarray(epsilons))
+    y = np.log(evaluations)
+    there = np.isfinite(y)
+    count = there.sum(-1)
+    y = np.where(there, y, 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centred = np.where(there, x - ((x * there).sum(-1) / count)[..., None], 0.0)
+        found = (centred * y).sum(-1) / (centred**2).sum(-1)
+    return np.where(count >= 2, found, math.nan)
 
 
-def damaged(path: Path, problem: Exception | str) -> str:
-    """What is said of a file that somebody else has written to."""
-    said = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
-    return f"{path} is not what `adamplus theory` wrote ({said}): measure again"
+def resampled(curve: Curve, epsilon: float, random: np.random.Generator) -> np.ndarray:
+    """Evaluations until ε of runs that are drawn again with replacement, `RESAMPLES` times.
+
+    Where the runs drawn do not reach ε before the end of their curve, what they took until there stands for it: it is
+    the least that they would need.
+    """
+    runs = curve.norms.shape[1]
+    weights = random.multinomial(runs, np.full(runs, 1 / runs), RESAMPLES) / runs
+    found = curve.reached(epsilon, weights)
+    return np.where(np.isfinite(found), found, curve.evaluations[-1])
+
+
+def slope(epsilons: Sequence[float], curves: Sequence[Curve], seed: int = 0) -> Slope | None:
+    """The slope over those ε that were reached, and a bootstrap over runs; nothing where fewer than two were."""
+    reached = [(e, curve) for e, curve in zip(epsilons, curves, strict=True) if np.isfinite(curve.reached(e)).all()]
+    if len(reached) < 2:
+        return None
+    random = np.random.default_rng(seed)
+    used = [e for e, _ in reached]
+    drawn = [resampled(curve, e, random) for e, curve in reached]
+    value = fit(used, np.array([float(curve.reached(e)[0]) for e, curve in reached]))
+    low, high = np.quantile(fit(used, np.stack(drawn, axis=1)), [0.025, 0.975])
+    return Slope(float(value), float(low), float(high))

@@ -1,4 +1,4 @@
-"""How many gradient evaluations runs take until ‖∇F‖ is, in the mean over runs, as small as asked."""
+"""Walks of many runs at once: Algorithm 1 or an optimizer on a problem, and ‖∇F‖ along the way."""
 
 import math
 from collections.abc import Callable
@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from adamplus.rivals import PairedGradients
 from adamplus.theory.problems import Problem
-
-from .batched import AdamPlusRows
 
 APART = 1.01
 """Runs are looked at whenever their evaluations have grown by so much."""
@@ -42,11 +40,52 @@ class Walk(Protocol):
 Begin = Callable[[Problem, Tensor, torch.Generator], Walk]
 
 
-class RowsWalk:
+class BatchedAdamPlus:
+    """The family (any p and a) on the rows of w; tested against `AdamPlusReference`.
+
+    Args:
+        w: where the runs start, of shape (runs, dim).
+        lr: α.
+        beta: β.
+        beta_power: a.
+        norm_power: p.
+        eps: ε₀.
+        extrapolate: take gradients at ŵ; without, at w, and z is a plain moving average.
+    """
+
+    def __init__(
+        self,
+        w: Tensor,
+        lr: float = 0.1,
+        beta: float = 0.1,
+        *,
+        beta_power: float = 1.0,
+        norm_power: float = 0.5,
+        eps: float = 1e-8,
+        extrapolate: bool = True,
+    ) -> None:
+        self.w = self.at = w.clone()
+        """w, and where the next gradient is to be taken."""
+        self.z: Tensor | None = None
+        self.beta, self.length = beta, lr * beta**beta_power
+        self.norm_power, self.eps, self.extrapolate = norm_power, eps, extrapolate
+
+    def step(self, g: Tensor) -> None:
+        """One step of every run, with the gradient at `at`."""
+        self.z = g if self.z is None else torch.lerp(self.z, g, self.beta)
+        norm = torch.linalg.vector_norm(self.z, dim=1, keepdim=True)
+        move = self.length / norm.pow(self.norm_power).clamp(min=self.eps) * self.z
+        if self.eps == 0:
+            move = torch.where(norm > 0, move, 0.0)
+        self.at = self.w - move / self.beta if self.extrapolate else self.w - move
+        self.w = self.w - move
+
+
+class AdamPlusWalk:
     """Adam⁺ and its kin."""
 
-    def __init__(self, problem: Problem, rows: AdamPlusRows, batches: tuple[int, int], generator: torch.Generator):
-        self.problem, self.rows, self.generator = problem, rows, generator
+    def __init__(self, problem: Problem, method: BatchedAdamPlus, batches: tuple[int, int], generator: torch.Generator):
+        self.problem, self.method, self.generator = problem, method, generator
         self.first, self.later = batches
         self.evaluations = 0
         self.over = False
@@ -54,12 +93,12 @@ class RowsWalk:
     @property
     def point(self) -> Tensor:
         """The w of Algorithm 1."""
-        return self.rows.w
+        return self.method.w
 
     def step(self) -> None:
         """Take one step."""
         batch = self.first if self.evaluations == 0 else self.later
-        self.rows.step(self.problem.sample(self.rows.at, batch, self.generator)[0])
+        self.method.step(self.problem.sample(self.method.at, batch, self.generator)[0])
         self.evaluations += batch
 
 

@@ -1,14 +1,16 @@
-"""The page of the measured theory: one file that needs nothing else to be looked at."""
+"""The files of a folder of measurements: numbers as JSON, tables, figures, and one page that shows them all."""
 
 import base64
+import json
 import re
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from .._present import Markup, join, tag
+from ..errors import InputError
 from . import variance_report
 from .measurement import PROBLEMS
-from .reports import Report, load
 from .tables import grid, notes, problems
 
 TITLES = {
@@ -40,12 +42,12 @@ def write_page(folder: Path) -> Path:
     return path
 
 
-def stored(folder: Path) -> list[Report]:
+def stored(folder: Path) -> list[dict[str, Any]]:
     """What has been measured into this folder."""
     return [load(folder / f"{kind}.json") for kind in TITLES if (folder / f"{kind}.json").is_file()]
 
 
-def _section(found: Report, folder: Path) -> Markup:
+def _section(found: dict[str, Any], folder: Path) -> Markup:
     kind = found["kind"]
     picture = base64.b64encode((folder / f"{kind}.png").read_bytes()).decode()
     shown = tag("figure", Markup(f'<img src="data:image/png;base64,{picture}" alt="{TITLES[kind]}">'))
@@ -79,3 +81,27 @@ def _rich(text: str) -> Markup:
             for part in parts
         )
     )
+
+
+def save(found: dict[str, Any], folder: Path) -> Path:
+    """Write the report as JSON."""
+    path = folder / f"{found['kind']}.json"
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    return path
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read what `save` wrote."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(damaged(path, error)) from None
+    if not isinstance(found, dict) or found.get("kind") != path.stem:
+        raise InputError(damaged(path, "it is of another kind"))
+    return found
+
+
+def damaged(path: Path, problem: Exception | str) -> str:
+    """What is said of a file that somebody else has written to."""
+    said = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+    return f"{path} is not what `adamplus theory` wrote ({said}): measure again"
