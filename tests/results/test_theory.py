@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from adamplus.lab.measured_theory import PROVED, RateRequest, VarianceRequest, variance_report
 from adamplus.lab.measured_theory import tables as _tables
-from adamplus.lab.measured_theory import variance_report
 from adamplus.lab.measured_theory.measurement import problem_of
 from adamplus.lab.measured_theory.methods import METHODS, Scale
 from adamplus.lab.measured_theory.walks import Limits, walk
@@ -38,6 +38,17 @@ def test_figures_and_birth_certificates_are_there(kind: str):
     assert certificate["command"].startswith(f"adamplus theory {kind}")
     assert {"hardware", "versions", "started", "git"} <= set(certificate)
     assert certificate["git"]["dirty"] is False
+
+
+def test_requests_make_the_command_lines_that_reports_store():
+    requests = {
+        "table1": RateRequest("table1", ",".join(METHODS), "double-well,valley", "0.2,0.02,5", 64, 16, 16_000, 2),
+        "rate": RateRequest("rate", ",".join(PROVED), "double-well", "0.3,0.03,6", 64, None, 100_000, 2),
+        "variance": VarianceRequest(5, 40, 2000, 0.1, "1.0,1.0"),
+    }
+    assert {kind: request.command for kind, request in requests.items()} == {
+        kind: measured(kind)["certificate"]["command"] for kind in requests
+    }
 
 
 def test_every_row_of_table_1_was_measured_on_both_problems():

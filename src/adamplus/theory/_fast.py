@@ -16,7 +16,7 @@ So the proved bounds are those printed with 24Δ/α for 12LΔ and 28 for the 14 
 import math
 
 from ._lemma import C
-from ._settings import Settings, at_most, least, require_numbers, require_positive, root, told
+from ._settings import Settings, at_most, checked, least, require_numbers, require_positive, root
 
 A = 4 / 3
 """a, of both."""
@@ -215,7 +215,7 @@ def _fast(
         conditions=tuple(conditions),
         formula=formula,
     )
-    return told(settings, check)
+    return checked(settings, check)
 
 
 def _samples(number: float) -> int:

@@ -109,7 +109,7 @@ def at_most(name: str, value: float, limit_name: str, limit: float) -> Condition
     return Condition(f"{name} ≤ {limit_name}: {value:.4g} ≤ {limit:.4g}", value <= limit * (1 + 1e-12))
 
 
-def told(settings: Settings, check: bool) -> Settings:
+def checked(settings: Settings, check: bool) -> Settings:
     """The settings, after what is wrong with them was told: as an error if `check`, else as a warning."""
     if settings.violations:
         message = f"{settings.theorem} does not hold for these settings: {'; '.join(settings.violations)}; {WAY_OUT}"

@@ -2,7 +2,7 @@
 # ruff: noqa: N803 (the paper's letters)
 
 from ._lemma import C
-from ._settings import Settings, at_most, least, require_counts, require_numbers, require_positive, root, told
+from ._settings import Settings, at_most, checked, least, require_counts, require_numbers, require_positive, root
 
 
 def theorem1(
@@ -90,7 +90,7 @@ def theorem1(
         conditions=tuple(at_most("α", alpha, name, limit) for name, limit in limits.items()),
         formula=formula,
     )
-    return told(settings, check)
+    return checked(settings, check)
 
 
 def theorem2(
@@ -172,4 +172,4 @@ def theorem2(
         conditions=(at_most("α", alpha, "(1/(120 · 640 · L_H^(3/2)))^(1/3)", limit),),
         formula=formula,
     )
-    return told(settings, check)
+    return checked(settings, check)

@@ -137,8 +137,8 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_measuring(
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("it measures")
 
-    monkeypatch.setattr("adamplus.lab.commands.theory.report", never)
-    monkeypatch.setattr("adamplus.lab.measured_theory.variance.variance", never)
+    monkeypatch.setattr("adamplus.lab.commands.theory.measure_rates", never)
+    monkeypatch.setattr("adamplus.lab.commands.theory.measure_variance", never)
     (tmp_path / "file").write_text("")
     assert "cannot be written to: Not a directory" in refused(command, "--out", tmp_path / "file" / "folder")
     assert "cannot be written to: File exists" in refused(command, "--out", tmp_path / "file")

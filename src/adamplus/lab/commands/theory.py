@@ -1,32 +1,27 @@
 """`adamplus theory …`: theorems as settings, measured rates, the measured Table 1, the exactness of z."""
 
-import math
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from .._compare import split
 from ..errors import InputError
 from ..measured_theory import (
     METHODS,
     PROVED,
-    Measurement,
-    check,
-    damaged,
-    describe,
-    draw_rates,
-    report,
-    save,
-    settings_of,
+    RateRequest,
+    VarianceRequest,
+    measure_rates,
+    measure_variance,
     stored,
-    variance_report,
-    write_page,
+    theorem_settings,
+    write,
 )
-from ..measured_theory import tables as _tables
-from ..measured_theory import variance as _variance
 from .errors import said_plainly
+
+Request = TypeVar("Request", RateRequest, VarianceRequest)
 
 theory_app: typer.Typer = typer.Typer(help="The paper's theorems, as settings and measured.", no_args_is_help=True)
 
@@ -58,13 +53,7 @@ def settings(
     given: dict[str, Any] = {"epsilon": epsilon, "T": T, "L": L, "L_H": L_H, "G": G, "Delta": Delta, "sigma": sigma}
     given |= {"b": b, "initial_batch": initial_batch, "batch": batch, "lr": lr}
     with said_plainly(kept=False):
-        if norm_sum is not None and (theorem != "1" or not 0 <= norm_sum < math.inf):
-            raise InputError(f"--norm-sum {norm_sum}: it is of theorem 1, and at least 0")
-        try:
-            typer.echo(describe(settings_of(theorem, given, repaired), norm_sum))
-        except ArithmeticError as error:
-            problem = str(error.args[-1])  # the first may be a number of the system's
-            raise InputError(f"with these numbers the theorem's are beyond what a float holds ({problem})") from None
+        typer.echo(theorem_settings(theorem, given, norm_sum=norm_sum, repaired=repaired))
 
 
 @theory_app.command()
@@ -78,10 +67,7 @@ def rate(
     out: Out = Path("theory"),
 ) -> None:
     """Evaluations until E‖∇F‖ ≤ ε under the settings that rates are proved for, and their slope."""
-    command = f"adamplus theory rate --method {method} --problem {problem} --epsilon {epsilon} --runs {runs} "
-    command += f"--max-steps {max_steps} --workers {workers}"
-    with said_plainly(kept=False):
-        _rates("rate", command, problem, method, epsilon, runs, 0, max_steps, workers, out)
+    _measure(RateRequest("rate", method, problem, epsilon, runs, None, max_steps, workers), measure_rates, out)
 
 
 @theory_app.command()
@@ -96,11 +82,8 @@ def table1(
     out: Out = Path("theory"),
 ) -> None:
     """The paper's Table 1 with two measured columns, everybody tuned alike."""
-    command = "adamplus theory table1" + ("" if method == ",".join(METHODS) else f" --method {method}")
-    command += f" --problem {problem} --epsilon {epsilon} --runs {runs} --tuning-runs {tuning_runs} "
-    command += f"--max-steps {max_steps} --workers {workers}"
-    with said_plainly(kept=False):
-        _rates("table1", command, problem, method, epsilon, runs, tuning_runs, max_steps, workers, out)
+    request = RateRequest("table1", method, problem, epsilon, runs, tuning_runs, max_steps, workers)
+    _measure(request, measure_rates, out)
 
 
 @theory_app.command()
@@ -113,91 +96,26 @@ def variance(
     out: Out = Path("theory"),
 ) -> None:
     """‖z − ∇F(w)‖² beside ‖g − ∇F‖² in training, with gradients at ŵ and at w."""
-    command = f"adamplus theory variance --seeds {seeds} --epochs {epochs} --steps {steps} --beta {beta} --lr {lr}"
-    with said_plainly(kept=False):
-        well, digits = _numbers(lr, 2, "lr")
-        _variance.check(seeds, epochs, steps, beta, (well, digits))
-        _make(out)
-        found = _variance.variance(
-            command=command,
-            seeds=seeds,
-            epochs=epochs,
-            steps=steps,
-            beta=beta,
-            lr={"double-well": well, "digits": digits},
-            told=lambda way: typer.echo(f"gradients: {way}", err=True),
-        )
-        _keep(found, out)
+    _measure(VarianceRequest(seeds, epochs, steps, beta, lr), measure_variance, out)
 
 
 @theory_app.command()
 def show(folder: Annotated[Path, typer.Argument(help="What --out of the other commands was.")]) -> None:
     """Tables, figures and page anew, from the numbers that a folder has."""
     with said_plainly(kept=False):
-        found = stored(folder)
-        if not found:
+        reports = stored(folder)
+        if not reports:
             raise InputError(f"{folder} has no numbers of `adamplus theory`: give what --out was")
-        for one in found:
-            try:
-                _texts(one)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-                raise InputError(damaged(folder / f"{one['kind']}.json", error)) from error
-        for one in found:
-            _keep(one, folder)
+        for report in reports:
+            _keep(report, folder)
 
 
-def _rates(
-    kind: str,
-    command: str,
-    problem: str,
-    method: str,
-    epsilon: str,
-    runs: int,
-    tuning_runs: int,
-    max_steps: int,
-    workers: int,
-    out: Path,
-) -> None:
-    problems, methods = split(problem), split(method)
-    first, last, count = _numbers(epsilon, 3, "epsilon")
-    if count not in range(2, 101) or not 0 < last < first:
-        raise InputError(f"--epsilon {epsilon}: give the largest, the smallest and how many (2 to 100), as 0.2,0.02,5")
-    steps = int(count) - 1
-    epsilons = [float(f"{first * (last / first) ** (i / steps):.4g}") for i in range(steps + 1)]
-    total = len(problems) * len(methods) * len(epsilons)
-    done: list[Measurement] = []
-
-    def tell(point: Measurement) -> None:
-        done.append(point)
-        case, needed = point.case, point.curve.reached(point.case.epsilon)[0]
-        words = f"{needed:,.0f} evaluations; {point.settings}" if math.isfinite(needed) else "not reached"
-        typer.echo(f"{len(done)}/{total} {case.problem}, {case.method}, ε = {case.epsilon:g}: {words}", err=True)
-
-    check(kind, problems, methods, epsilons, runs, tuning_runs, max_steps, workers)
-    _make(out)
-    found = report(
-        kind,
-        command=command,
-        problems=problems,
-        methods=methods,
-        epsilons=epsilons,
-        runs=runs,
-        tuning_runs=tuning_runs,
-        max_steps=max_steps,
-        workers=workers,
-        told=tell,
-    )
-    _keep(found, out)
-
-
-def _numbers(text: str, count: int, name: str) -> list[float]:
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if len(numbers) != count:
-        raise InputError(f"--{name} {text}: give {count} numbers, separated by commas")
-    return numbers
+def _measure(request: Request, measure: Callable[[Request, Callable[[str], None]], dict[str, Any]], out: Path) -> None:
+    """Check, measure, write everything into the folder, and print the table."""
+    with said_plainly(kept=False):
+        request.check()
+        _make(out)
+        _keep(measure(request, lambda line: typer.echo(line, err=True)), out)
 
 
 def _make(folder: Path) -> None:
@@ -209,20 +127,7 @@ def _make(folder: Path) -> None:
         raise InputError(f"--out {folder} cannot be written to: {error.strerror or error}") from None
 
 
-def _keep(found: dict[str, Any], folder: Path) -> None:
+def _keep(report: dict[str, Any], folder: Path) -> None:
     """Write everything, and print the table."""
-    save(found, folder)
-    text, table = _texts(found)
-    (folder / f"{found['kind']}.md").write_text(text, encoding="utf-8")
-    (folder / f"{found['kind']}.csv").write_text(table, encoding="utf-8")
-    draw = variance_report.draw if found["kind"] == "variance" else draw_rates
-    draw(found, folder)
-    page = write_page(folder)
-    typer.echo(text)
-    typer.echo(f"Written: {folder}/{found['kind']}.json, .md, .csv, .png, .pdf and {page}")
-
-
-def _texts(found: dict[str, Any]) -> tuple[str, str]:
-    """What a report says, as Markdown and as CSV."""
-    about = variance_report if found["kind"] == "variance" else _tables
-    return about.markdown(found), about.to_csv(found)
+    typer.echo(write(report, folder))
+    typer.echo(f"Written: {folder}/{report['kind']}.json, .md, .csv, .png, .pdf and {folder}/theory.html")

@@ -1,27 +1,20 @@
 """The paper's theory, measured: what `adamplus theory` runs."""
 
-from . import tables, variance, variance_report
-from .figures import draw_rates
-from .measurement import Measurement
 from .methods import METHODS
-from .outputs import damaged, save, stored, write_page
-from .rates import check, report
-from .theorems import PROVED, describe, settings_of
+from .outputs import stored, write
+from .rates import measure_rates
+from .request import RateRequest, VarianceRequest
+from .theorems import PROVED, theorem_settings
+from .variance import measure_variance
 
 __all__ = [
     "METHODS",
     "PROVED",
-    "Measurement",
-    "check",
-    "damaged",
-    "describe",
-    "draw_rates",
-    "report",
-    "save",
-    "settings_of",
+    "RateRequest",
+    "VarianceRequest",
+    "measure_rates",
+    "measure_variance",
     "stored",
-    "tables",
-    "variance",
-    "variance_report",
-    "write_page",
+    "theorem_settings",
+    "write",
 ]

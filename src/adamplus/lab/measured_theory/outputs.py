@@ -9,7 +9,8 @@ from typing import Any
 
 from .._present import Markup, join, tag
 from ..errors import InputError
-from . import variance_report
+from . import tables, variance_report
+from .figures import draw_rates
 from .measurement import PROBLEMS
 from .tables import grid, notes, problems
 
@@ -25,7 +26,52 @@ tbody th { max-width: none; white-space: nowrap; }
 """
 
 
-def write_page(folder: Path) -> Path:
+def stored(folder: Path) -> list[dict[str, Any]]:
+    """What has been measured into this folder."""
+    return [_load(folder / f"{kind}.json") for kind in TITLES if (folder / f"{kind}.json").is_file()]
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """A report, which can be shown."""
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(_damaged(path, error)) from None
+    if not isinstance(report, dict) or report.get("kind") != path.stem:
+        raise InputError(_damaged(path, "it is of another kind"))
+    try:
+        _texts(report)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise InputError(_damaged(path, error)) from error
+    return report
+
+
+def _damaged(path: Path, problem: Exception | str) -> str:
+    """What is said of a file that somebody else has written to."""
+    said = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+    return f"{path} is not what `adamplus theory` wrote ({said}): measure again"
+
+
+def write(report: dict[str, Any], folder: Path) -> str:
+    """Write a report's numbers, tables and figure, and the folder's page anew; the table as Markdown."""
+    kind = report["kind"]
+    markdown, csv = _texts(report)
+    numbers = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    for ending, text in (("json", numbers), ("md", markdown), ("csv", csv)):
+        (folder / f"{kind}.{ending}").write_text(text, encoding="utf-8")
+    draw = variance_report.draw if kind == "variance" else draw_rates
+    draw(report, folder)
+    _write_page(folder)
+    return markdown
+
+
+def _texts(report: dict[str, Any]) -> tuple[str, str]:
+    """The tables of a report, as Markdown and as CSV."""
+    about = variance_report if report["kind"] == "variance" else tables
+    return about.markdown(report), about.to_csv(report)
+
+
+def _write_page(folder: Path) -> None:
     """Make the page of whatever has been measured into this folder."""
     style = (files("adamplus.lab.report") / "page.css").read_text(encoding="utf-8")
     drawn = [one for one in stored(folder) if (folder / f"{one['kind']}.png").is_file()]
@@ -36,15 +82,8 @@ def write_page(folder: Path) -> Path:
         tag("title", "The theory of Adam⁺, measured"),
         tag("style", Markup(style), Markup(PICTURES)),
     )
-    path = folder / "theory.html"
     html = Markup("<!DOCTYPE html>\n") + tag("html", tag("head", head), tag("body", tag("main", body)), lang="en")
-    path.write_text(html + "\n", encoding="utf-8")
-    return path
-
-
-def stored(folder: Path) -> list[dict[str, Any]]:
-    """What has been measured into this folder."""
-    return [load(folder / f"{kind}.json") for kind in TITLES if (folder / f"{kind}.json").is_file()]
+    (folder / "theory.html").write_text(html + "\n", encoding="utf-8")
 
 
 def _section(found: dict[str, Any], folder: Path) -> Markup:
@@ -81,27 +120,3 @@ def _rich(text: str) -> Markup:
             for part in parts
         )
     )
-
-
-def save(found: dict[str, Any], folder: Path) -> Path:
-    """Write the report as JSON."""
-    path = folder / f"{found['kind']}.json"
-    path.write_text(json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    return path
-
-
-def load(path: Path) -> dict[str, Any]:
-    """Read what `save` wrote."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(damaged(path, error)) from None
-    if not isinstance(found, dict) or found.get("kind") != path.stem:
-        raise InputError(damaged(path, "it is of another kind"))
-    return found
-
-
-def damaged(path: Path, problem: Exception | str) -> str:
-    """What is said of a file that somebody else has written to."""
-    said = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
-    return f"{path} is not what `adamplus theory` wrote ({said}): measure again"

@@ -11,91 +11,57 @@ import numpy as np
 import torch
 
 from .._store import certificate
-from ..errors import InputError, nearest
-from .measurement import PROBLEMS, SEED, TUNING_SEED, Case, Measurement, measure_all
+from .measurement import SEED, TUNING_SEED, Case, Measurement, measure_all
 from .methods import METHODS
+from .request import RateRequest
 from .theorems import PROVED
 from .walks import Curve
 
 RESAMPLES = 1000
-SMALLEST = 1e-6
-"""ε, below which nobody can wait for anybody."""
 
 
-def report(
-    kind: str,
-    *,
-    command: str,
-    problems: Sequence[str],
-    methods: Sequence[str],
-    epsilons: Sequence[float],
-    runs: int,
-    tuning_runs: int,
-    max_steps: int,
-    workers: int,
-    told: Callable[[Measurement], None],
-) -> dict[str, Any]:
-    """Measure every method on every problem for every ε: kind "table1" is tuned, "rate" as proved."""
-    tuned = kind == "table1"
-    check(kind, problems, methods, epsilons, runs, tuning_runs, max_steps, workers)
-    born = {"command": command, **certificate(torch.device("cpu")), "workers": workers}
+def measure_rates(request: RateRequest, tell: Callable[[str], None]) -> dict[str, Any]:
+    """The report of every method on every problem for every ε; `tell` gets a line for each that was measured."""
+    tuned, epsilons = request.kind == "table1", request.epsilons
+    problems, methods = request.problems, request.methods
+    born = {"command": request.command, **certificate(torch.device("cpu")), "workers": request.workers}
     cases = [
-        Case(problem, method, tuned, epsilon, runs, tuning_runs, max_steps)
+        Case(problem, method, tuned, epsilon, request.runs, request.tuning_runs or 0, request.max_steps)
         for epsilon in sorted(epsilons)  # the smallest takes the longest: first
         for problem in problems
         for method in methods
     ]
     began, busy = time.perf_counter(), _processor_seconds()
     measured: dict[tuple[str, str], list[Measurement]] = {}
-    for measurement in measure_all(cases, workers):
-        told(measurement)
+    for number, measurement in enumerate(measure_all(cases, request.workers), start=1):
+        tell(f"{number}/{len(cases)} {_line(measurement)}")
         measured.setdefault((measurement.case.problem, measurement.case.method), []).insert(0, measurement)
     born |= {"seconds": time.perf_counter() - began, "processor_seconds": _processor_seconds() - busy}
     return {
-        "kind": kind,
+        "kind": request.kind,
         "certificate": born,
         "epsilons": sorted(epsilons, reverse=True),
-        "runs": runs,
-        "tuning_runs": tuning_runs if tuned else None,
-        "max_steps": max_steps,
+        "runs": request.runs,
+        "tuning_runs": request.tuning_runs,
+        "max_steps": request.max_steps,
         "seeds": {"told": SEED, "tuning": TUNING_SEED if tuned else None},
         "resamples": RESAMPLES,
-        "rows": [_row(kind, problem, method, measured[problem, method]) for problem in problems for method in methods],
+        "rows": [
+            _row(request.kind, problem, method, measured[problem, method]) for problem in problems for method in methods
+        ],
     }
+
+
+def _line(measurement: Measurement) -> str:
+    case, needed = measurement.case, measurement.curve.reached(measurement.case.epsilon)[0]
+    result = f"{needed:,.0f} evaluations; {measurement.settings}" if math.isfinite(needed) else "not reached"
+    return f"{case.problem}, {case.method}, ε = {case.epsilon:g}: {result}"
 
 
 def _processor_seconds() -> float:
     """Of this process and of those that it has waited for: what a machine that does other things does not lengthen."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
-
-
-def check(
-    kind: str,
-    problems: Sequence[str],
-    methods: Sequence[str],
-    epsilons: Sequence[float],
-    runs: int,
-    tuning_runs: int,
-    max_steps: int,
-    workers: int,
-) -> None:
-    """Refuse what cannot be measured."""
-    known = METHODS if kind == "table1" else PROVED
-    for what, names, all_names in (("problem", problems, PROBLEMS), ("method", methods, known)):
-        for name in names:
-            if name not in all_names:
-                raise InputError(f"{what} {name!r}: {nearest(name, all_names)}")
-            if list(names).count(name) > 1:
-                raise InputError(f"{what} {name!r} is there twice: name each once")
-    if len(set(epsilons)) < 2 or min(epsilons) < SMALLEST or max(epsilons) >= 0.5:
-        between = f"{SMALLEST:g} and 0.5"
-        raise InputError(f"ε {list(epsilons)}: a slope needs two different ones at least, between {between}")
-    if runs < 2 or (kind == "table1" and tuning_runs < 1) or max_steps < 1 or workers < 1:
-        raise InputError(
-            f"{runs} runs, {tuning_runs} to tune by, {max_steps} steps, {workers} workers: there must be two runs, and "
-            "one of everything else, at least"
-        )
 
 
 def _row(kind: str, problem: str, method: str, measured: list[Measurement]) -> dict[str, Any]:

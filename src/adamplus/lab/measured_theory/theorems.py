@@ -39,7 +39,18 @@ FLAGS = {
 }
 
 
-def settings_of(theorem: str, given: dict[str, Any], repaired: bool) -> Settings:
+def theorem_settings(theorem: str, given: dict[str, Any], *, norm_sum: float | None, repaired: bool) -> str:
+    """A theorem's settings, batches, evaluations, bound and conditions as text."""
+    if norm_sum is not None and (theorem != "1" or not 0 <= norm_sum < math.inf):
+        raise InputError(f"--norm-sum {norm_sum}: it is of theorem 1, and at least 0")
+    try:
+        return _describe(_settings(theorem, given, repaired), norm_sum)
+    except ArithmeticError as error:
+        problem = str(error.args[-1])  # the first may be a number of the system's
+        raise InputError(f"with these numbers the theorem's are beyond what a float holds ({problem})") from None
+
+
+def _settings(theorem: str, given: dict[str, Any], repaired: bool) -> Settings:
     """The theorem's settings; what it has no use for is refused, and so is what it lacks."""
     if theorem not in THEOREMS:
         raise InputError(f"theorem {theorem!r}: there are {', '.join(THEOREMS)}")
@@ -59,7 +70,7 @@ def settings_of(theorem: str, given: dict[str, Any], repaired: bool) -> Settings
             raise InputError(str(error)) from None
 
 
-def describe(settings: Settings, norm_sum: float | None) -> str:
+def _describe(settings: Settings, norm_sum: float | None) -> str:
     """In words."""
     lines = [
         f"{settings.theorem}",

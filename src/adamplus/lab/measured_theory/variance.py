@@ -1,6 +1,5 @@
 """How exact z is: ‖z − ∇F(w)‖² beside ‖g − ∇F‖², with gradients at ŵ and, for comparison, at w."""
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from .._run import one_thread
 from .._store import certificate
 from ..errors import InputError
 from ..tasks import Digits
+from .request import VarianceRequest
 from .walks import BatchedAdamPlus
 
 WAYS = {"extrapolated": True, "plain": False}
@@ -105,21 +105,19 @@ def looks(steps: int) -> set[int]:
     return {round(steps ** (i / 60)) - 1 for i in range(61)} | {steps - 1}
 
 
-def variance(
-    *, command: str, seeds: int, epochs: int, steps: int, beta: float, lr: dict[str, float], told: Callable[[str], None]
-) -> dict[str, Any]:
-    """Measure both places in both ways."""
-    check(seeds, epochs, steps, beta, tuple(lr.values()))
-    born = {"command": command, **certificate(torch.device("cpu")), "workers": 1}
+def measure_variance(request: VarianceRequest, tell: Callable[[str], None]) -> dict[str, Any]:
+    """The report of both places in both ways; `tell` gets a line for each way that begins."""
+    born = {"command": request.command, **certificate(torch.device("cpu")), "workers": 1}
     began = time.perf_counter()
+    beta, lr, seeds = request.beta, request.rates, {"double-well": 10 * request.seeds, "digits": request.seeds}
     places: dict[str, dict[str, Any]] = {"double-well": {}, "digits": {}}
     for way, extrapolate in WAYS.items():
-        told(way)
-        found = {
-            "double-well": on_double_well(steps, 10 * seeds, lr["double-well"], beta, extrapolate),
-            "digits": on_digits(epochs, seeds, lr["digits"], beta, extrapolate),
+        tell(f"gradients: {way}")
+        measured = {
+            "double-well": on_double_well(request.steps, seeds["double-well"], lr["double-well"], beta, extrapolate),
+            "digits": on_digits(request.epochs, seeds["digits"], lr["digits"], beta, extrapolate),
         }
-        for place, series in found.items():
+        for place, series in measured.items():
             if not all(np.isfinite(values).all() for values in series.values()):
                 raise InputError(f"with lr = {lr[place]:g} training on {place} diverges: pass a smaller --lr")
             places[place][way] = _summary(series)
@@ -127,17 +125,9 @@ def variance(
         "kind": "variance",
         "certificate": {**born, "seconds": time.perf_counter() - began},
         "settings": {"beta": beta, "lr": lr},
-        "seeds": {"double-well": 10 * seeds, "digits": seeds},
+        "seeds": seeds,
         "places": places,
     }
-
-
-def check(seeds: int, epochs: int, steps: int, beta: float, lr: tuple[float, ...]) -> None:
-    """Refuse what cannot be measured."""
-    if seeds < 2 or epochs < 1 or steps < 10:
-        raise InputError(f"{seeds} seeds, {epochs} epochs, {steps} steps: at least 2, 1 and 10 are needed")
-    if not 0 < beta <= 1 or not all(0 < rate < math.inf for rate in lr):
-        raise InputError(f"β = {beta:g}, lr = {', '.join(f'{rate:g}' for rate in lr)}: β is in (0, 1], lr above 0")
 
 
 def _summary(series: Series) -> dict[str, Any]:
