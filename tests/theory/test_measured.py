@@ -1,4 +1,4 @@
-"""What the theorems say, measured on a problem whose constants are known."""
+"""Tests of the theorems' bounds against measurements on a problem with known constants."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from adamplus.theory.problems import DoubleWell
 
 
 def measure(problem: DoubleWell, settings: Settings, w0: Tensor, steps: int | None = None) -> tuple[float, float]:
-    """The mean of ‖∇F(w_t)‖^power over runs and steps, and the mean of Σ‖z‖ over runs, of AdamPlus itself."""
+    """Mean of ‖∇F(w_t)‖^power over runs and steps, and mean of Σ‖z‖ over runs, measured with AdamPlus."""
     generator = torch.Generator().manual_seed(0)
     ws = [nn.Parameter(w.clone()) for w in w0]
     optimizers = [AdamPlus([w], **settings.optimizer()) for w in ws]
@@ -64,23 +64,23 @@ def test_the_gradient_is_below_theorem_2_and_nigt(problem: DoubleWell, w0: Tenso
         assert measured <= settings.bound()
 
 
-def test_theorem_3_as_printed_cannot_hold_for_tiny_steps_and_repaired_it_does():
-    """Its bound does not depend on α: a run that hardly moves has the gradient that it started with."""
+def test_theorem_3_fails_for_tiny_steps_as_printed_and_holds_as_repaired():
+    """The printed bound does not depend on α, but a run that hardly moves keeps its initial gradient."""
     problem = DoubleWell(4, sigma=0.0)
     w0 = torch.full((1, 4), 3.0, dtype=torch.float64)
-    asked: dict[str, Any] = {"beta_constant": 0.25, "lr": 1e-9}
-    printed = theorem3(1.0, problem.L, problem.L_H, problem.gap(w0), 0.0, **asked, check=True)
-    measured, _ = measure(problem, printed, w0, steps=5)  # and so it stays: all steps together are shorter than 1e-5
+    options: dict[str, Any] = {"beta_constant": 0.25, "lr": 1e-9}
+    printed = theorem3(1.0, problem.L, problem.L_H, problem.gap(w0), 0.0, **options, check=True)
+    measured, _ = measure(problem, printed, w0, steps=5)  # it stays so: all steps together are shorter than 1e-5
     assert printed.lr * printed.T < 1e-5
     assert measured > printed.bound()
-    repaired = theorem3(1.0, problem.L, problem.L_H, problem.gap(w0), 0.0, **asked, repaired=True)
+    repaired = theorem3(1.0, problem.L, problem.L_H, problem.gap(w0), 0.0, **options, repaired=True)
     assert measured <= repaired.bound(printed.T)
 
 
 @pytest.mark.parametrize("beta", [0.1, 0.5])
 @pytest.mark.parametrize(("lr", "power"), [(0.05, 0.5), (1.0, 0.5), (0.3, 1.0)])
-def test_the_error_of_z_shrinks_as_lemma_1_says(beta: float, lr: float, power: float):
-    """δ as in the lemma's proof, at every step of 500 runs; Algorithm 1 written out, for its sequences are needed."""
+def test_the_error_of_z_is_within_lemma_1(beta: float, lr: float, power: float):
+    """Compares δ of the lemma's proof at every step of 500 runs, with Algorithm 1 written out for its sequences."""
     problem, batch, runs = DoubleWell(3, sigma=0.5), 2, 500
     generator = torch.Generator().manual_seed(0)
     w = w_hat = problem.start(runs, generator)
@@ -101,7 +101,7 @@ def test_the_error_of_z_shrinks_as_lemma_1_says(beta: float, lr: float, power: f
         assert bool(((z - problem.gradient(w)).norm(dim=1) <= delta2.sqrt() * (1 + 1e-12)).all())
         if error is not None:
             bound = lemma1(error, movement, beta, problem.L_H, problem.sigma, batch)
-            assert float(delta2.mean()) <= bound * 1.05  # a mean of 500 runs for the expectation
+            assert float(delta2.mean()) <= bound * 1.05  # the mean of 500 runs estimates the expectation
         eta = lr * beta / z.norm(dim=1, keepdim=True).pow(power)
         w_next = w - eta * z
         error, movement = float(delta2.mean()), float((w_next - w).norm(dim=1).pow(4).mean())

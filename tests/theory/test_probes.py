@@ -1,4 +1,4 @@
-"""Probes measure what they say, and the run does not notice."""
+"""Tests of the probes: they measure the right quantities, and they do not change the run."""
 
 import copy
 from typing import Any
@@ -40,7 +40,7 @@ def full_gradient(model: nn.Module) -> Any:
 
 
 @pytest.mark.parametrize("probed", ["variance", "growth", "iterate"])
-def test_the_run_does_not_notice(probed: str):
+def test_a_probe_does_not_change_the_run(probed: str):
     plain = network()
     expected = train(plain, AdamPlus(plain.parameters(), lr=0.3))
     model = network()
@@ -59,7 +59,7 @@ def test_the_run_does_not_notice(probed: str):
 
 @pytest.mark.parametrize("mode", [True, False])
 def test_a_model_that_the_optimizer_follows_is_measured_at_the_same_points(mode: bool):
-    """Where gradient() switches the model, the optimizer must not go along, nor be found in another mode later."""
+    """If gradient() switches the model, the optimizer must not follow it, and must keep its mode."""
     histories = []
     for follows in (False, True):
         model = network()
@@ -80,7 +80,7 @@ def test_a_model_that_the_optimizer_follows_is_measured_at_the_same_points(mode:
 
 @pytest.mark.parametrize("settings", [{}, {"weight_decay": 0.1}, {"maximize": True}, {"beta": 0.5}])
 def test_errors_are_those_of_the_stored_sequences(settings: dict[str, Any]):
-    """AdamPlusReference stores w, ŵ and z: distances are taken from these, in float64."""
+    """AdamPlusReference stores w, ŵ and z. The expected distances are computed from these, in float64."""
     scale = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     w = nn.Parameter(torch.ones(3, dtype=torch.float64))
     twin = nn.Parameter(w.detach().clone())
@@ -106,7 +106,7 @@ def test_errors_are_those_of_the_stored_sequences(settings: dict[str, Any]):
         assert errors.gradient == pytest.approx(float(true.norm()), rel=1e-9)
 
 
-def test_by_hand_and_what_cannot_be_measured():
+def test_a_probe_measures_on_request_and_refuses_what_cannot_be_measured():
     model = network()
     optimizer = NIGT(model.parameters())
     probe = VarianceProbe(model, optimizer, full_gradient(model), every=0)
@@ -118,13 +118,13 @@ def test_by_hand_and_what_cannot_be_measured():
         probe.measure()
     with pytest.raises(TypeError, match="not SGD"):
         VarianceProbe(model, torch.optim.SGD(model.parameters()), full_gradient(model))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="every is -1"):
+    with pytest.raises(ValueError, match=r"every must be at least 1, or 0 .* got -1"):
         VarianceProbe(model, optimizer, full_gradient(model), every=-1)
-    with pytest.raises(ValueError, match="every is 0"):
+    with pytest.raises(ValueError, match="every must be at least 1, got 0"):
         GrowthProbe(optimizer, every=0)
 
 
-def test_a_gradient_that_misses_a_parameter_is_refused_and_everything_put_back():
+def test_a_gradient_that_misses_a_parameter_is_refused_and_everything_is_restored():
     model = network()
     optimizer = AdamPlus(model.parameters())
     train(model, optimizer, 1)
@@ -137,7 +137,7 @@ def test_a_gradient_that_misses_a_parameter_is_refused_and_everything_put_back()
         assert torch.equal(grad, now.grad)  # type: ignore[arg-type]
 
 
-def test_the_sum_of_norms_is_that_of_the_optimizer():
+def test_the_recorded_sum_of_norms_is_that_of_the_optimizer():
     w = nn.Parameter(torch.ones(2))
     optimizer = AdamPlus([w], lr=0.01)
     growth = GrowthProbe(optimizer, every=5)
@@ -149,12 +149,12 @@ def test_the_sum_of_norms_is_that_of_the_optimizer():
     assert growth.steps == [5, 10, 15, 20]
     assert growth.sums == sums[4::5]
     assert 0.5 < growth.exponent() < 1
-    with pytest.raises(ValueError, match="two positive sums"):
+    with pytest.raises(ValueError, match="at least two positive sums"):
         growth_exponent([1], [1.0])
 
 
 def test_the_kept_iterate_is_uniform_over_the_run_and_is_w():
-    """As many as 800 keep one of the 8 points of one run."""
+    """800 copies each keep one of the 8 points of a run."""
     w = nn.Parameter(torch.zeros(1))
     optimizer = AdamPlus([w], lr=0.1)
     keepers = [RandomIterate(optimizer, seed) for seed in range(800)]
@@ -168,7 +168,7 @@ def test_the_kept_iterate_is_uniform_over_the_run_and_is_w():
     with keepers[0].there():
         assert w.item() == keepers[0].w[0].item()
     counts = torch.bincount(torch.tensor([kept.tau - 1 for kept in keepers]), minlength=8)
-    # χ² with 7 degrees of freedom is beyond 24.3 once in a thousand times
+    # χ² with 7 degrees of freedom exceeds 24.3 with probability 1e-3
     assert float(((counts - 100) ** 2 / 100).sum()) < 24.3
 
 

@@ -1,4 +1,4 @@
-"""The problems: gradients that are gradients, and constants that no pair of points exceeds."""
+"""Tests of the problems: gradients match values, and no pair of points exceeds the constants."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def points(problem: Problem, count: int, seed: int = 0) -> Tensor:
-    """Points near and far: as wide as the wells, a tenth and three times that."""
+    """Points near and far: a tenth of the width of the wells, the width, and three times the width."""
     w = torch.randn(count, problem.dim, generator=generator(seed), dtype=problem.dtype)
     return w * torch.tensor([0.1, 1.0, 3.0]).repeat(count)[:count, None]
 
@@ -50,7 +50,7 @@ def test_the_gradient_is_that_of_the_value(name: str):
 def test_no_pair_of_points_exceeds_the_constants(name: str):
     problem = PROBLEMS[name]()
     a, b = points(problem, 300), points(problem, 300, seed=1)
-    b[::2] = a[::2] + 1e-3 * b[::2]  # neighbours, where ratios come near to the derivative
+    b[::2] = a[::2] + 1e-3 * b[::2]  # neighbours, whose ratios are close to the derivative
     distance = (a - b).norm(dim=1)
     assert float(((problem.gradient(a) - problem.gradient(b)).norm(dim=1) / distance).max()) <= problem.L
     turned = torch.linalg.matrix_norm(hessians(problem, a) - hessians(problem, b), 2)
@@ -74,12 +74,12 @@ def test_constants_of_the_double_well_are_attained():
 def test_the_valley_starts_one_gap_above_its_minimum_with_a_gradient_near_twice_epsilon(epsilon: float):
     problem = Valley(epsilon, 4)
     start = problem.start(2)
-    assert problem.gap(start) == pytest.approx(1.0)  # Δ, whatever ε is
+    assert problem.gap(start) == pytest.approx(1.0)  # Δ, for every ε
     assert float(problem.gradient(start).norm(dim=1)[0]) == pytest.approx(2 * epsilon, rel=0.2)
 
 
 @pytest.mark.parametrize(("row", "penalty"), [(2.0, 0.0), (0.0, 0.3)])
-def test_constants_of_the_logistic_regression_are_attained_by_each_of_its_parts(row: float, penalty: float):
+def test_constants_of_the_logistic_regression_are_attained_by_each_part(row: float, penalty: float):
     problem = Logistic(torch.tensor([[row]]), torch.ones(1), penalty=penalty)
     x = torch.linspace(-5, 5, 20_001, dtype=torch.float64)[:, None]
     slope, bend = problem.gradient(x), hessians(problem, x).flatten()
@@ -99,7 +99,7 @@ def test_no_value_is_below_the_minimum(name: str):
 
 @pytest.mark.parametrize("name", PROVED)
 @pytest.mark.parametrize("batch", [1, 4])
-def test_noise_has_mean_zero_and_at_most_the_variance_told(name: str, batch: int):
+def test_noise_has_mean_zero_and_at_most_the_stated_variance(name: str, batch: int):
     problem = PROBLEMS[name]()
     runs = 20_000
     w = points(problem, 3)[1].expand(runs, -1)
@@ -128,7 +128,7 @@ def test_the_exact_variance_of_a_finite_sum_is_the_measured_one(name: str):
 
 
 @pytest.mark.parametrize("name", PROVED)
-def test_one_sample_at_two_points_differs_no_more_than_told(name: str):
+def test_gradients_of_one_sample_at_two_points_differ_at_most_by_the_smoothness(name: str):
     problem = PROBLEMS[name]()
     a = points(problem, 3)[1].expand(5000, -1)
     b = a + 0.1
@@ -137,7 +137,7 @@ def test_one_sample_at_two_points_differs_no_more_than_told(name: str):
     assert float(change) <= (problem.smoothness * float((a[0] - b[0]).norm())) ** 2 * 1.05
 
 
-def test_noise_that_no_point_changes_leaves_differences_exact():
+def test_noise_that_is_the_same_at_all_points_leaves_differences_exact():
     problem = PROBLEMS["additive noise"]()
     a, b = points(problem, 4), points(problem, 4, seed=1)
     sample = problem.draw(4, 1, generator())
@@ -145,7 +145,7 @@ def test_noise_that_no_point_changes_leaves_differences_exact():
     torch.testing.assert_close(difference, problem.gradient(a) - problem.gradient(b))
 
 
-def test_the_estimates_of_the_network_are_said_to_be_estimates_and_hold_near_its_start():
+def test_constants_of_the_network_are_marked_as_estimates_and_hold_near_its_start():
     problem = PROBLEMS["network"]()
     assert not problem.exact
     assert all(PROBLEMS[name]().exact for name in PROVED)
@@ -155,7 +155,7 @@ def test_the_estimates_of_the_network_are_said_to_be_estimates_and_hold_near_its
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_runs_do_not_know_of_each_other(name: str):
+def test_runs_do_not_depend_on_each_other(name: str):
     problem = PROBLEMS[name]()
     w = points(problem, 5)
     sample = problem.draw(5, 3, generator())
@@ -166,7 +166,7 @@ def test_runs_do_not_know_of_each_other(name: str):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_runs_at_once_are_what_vmap_makes_of_one_run(name: str):
+def test_batched_runs_equal_vmap_of_one_run(name: str):
     problem = PROBLEMS[name]()
     w, sample = points(problem, 5), problem.draw(5, 3, generator())
 
@@ -182,7 +182,7 @@ def test_runs_at_once_are_what_vmap_makes_of_one_run(name: str):
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("device", DEVICES)
-def test_everything_is_computed_in_the_dtype_and_where_it_was_asked_for(name: str, dtype: torch.dtype, device: str):
+def test_all_tensors_have_the_requested_dtype_and_device(name: str, dtype: torch.dtype, device: str):
     problem = PROBLEMS[name](dtype=dtype, device=device)
     w = problem.start(2, generator())
     gradient, sample = problem.sample(w, 3, generator())
@@ -192,7 +192,7 @@ def test_everything_is_computed_in_the_dtype_and_where_it_was_asked_for(name: st
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "message"),
     [
         (lambda: DoubleWell(0), "dim must be at least 1, got 0"),
         (lambda: DoubleWell(depth=1.0), "depth must be more than 1, got 1.0"),
@@ -204,6 +204,6 @@ def test_everything_is_computed_in_the_dtype_and_where_it_was_asked_for(name: st
         (lambda: Network(hidden=0), "hidden and points must be at least 1"),
     ],
 )
-def test_what_is_no_problem_is_refused(call: Callable[[], Problem], words: str):
-    with pytest.raises(ValueError, match=words):
+def test_invalid_arguments_of_problems_are_refused(call: Callable[[], Problem], message: str):
+    with pytest.raises(ValueError, match=message):
         call()

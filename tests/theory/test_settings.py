@@ -1,4 +1,4 @@
-"""The theorems as settings: bounds by hand, conditions told, and settings that AdamPlus takes."""
+"""Tests of the theorems: bounds calculated by hand, violated conditions, and settings that AdamPlus accepts."""
 
 import dataclasses
 import math
@@ -23,7 +23,7 @@ CONDITIONAL = [name for name in ALL if name != "nigt"]
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_adam_plus_takes_the_settings(name: str):
+def test_adam_plus_accepts_the_settings(name: str):
     settings = ALL[name]()
     w = torch.nn.Parameter(torch.ones(3))
     optimizer = adamplus.AdamPlus([w], **settings.optimizer())
@@ -34,7 +34,7 @@ def test_adam_plus_takes_the_settings(name: str):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_settings_by_themselves_violate_nothing(name: str):
+def test_default_settings_violate_no_condition(name: str):
     assert ALL[name]().violations == ()
 
 
@@ -45,7 +45,7 @@ def test_settings_cannot_be_changed(name: str):
 
 
 @pytest.mark.parametrize("name", CONDITIONAL)
-def test_a_rate_too_large_for_the_theorem_is_told_and_with_check_refused(name: str):
+def test_a_rate_too_large_for_the_theorem_warns_and_with_check_raises(name: str):
     with pytest.warns(ConditionWarning, match="α ≤"):
         settings = ALL[name](lr=0.6)
     assert settings.lr == 0.6
@@ -138,7 +138,7 @@ def test_the_bound_of_nigt_by_hand():
 @pytest.mark.parametrize("epsilon", [1.0, 0.1, 1e-3])
 @pytest.mark.parametrize("sigma", [0.0, 0.1, 10.0])
 @pytest.mark.parametrize("repaired", [False, True])
-def test_constants_left_open_reach_the_accuracy_that_was_asked_for(epsilon: float, sigma: float, repaired: bool):
+def test_default_constants_reach_the_target_accuracy(epsilon: float, sigma: float, repaired: bool):
     for settings in (
         theorem3(epsilon, L=2, L_H=3, Delta=5, sigma=sigma, repaired=repaired),
         fast_rate(epsilon, L=2, L_H=3, G=4, Delta=5, sigma=sigma, repaired=repaired),
@@ -167,12 +167,12 @@ def test_lemma_1_by_hand():
     assert lemma1(8, 0.001, beta=0.5, L_H=2, sigma=3, batch=3) == pytest.approx(6 + 1.5 + 62.208)
 
 
-def test_theorem_1_says_what_its_bound_needs():
+def test_the_error_of_theorem_1_names_the_argument_that_its_bound_needs():
     with pytest.raises(ValueError, match="pass norm_sum"):
         ALL["theorem1"]().bound()
 
 
-def test_problems_without_curvature_have_settings_too():
+def test_problems_without_curvature_have_settings():
     flat: dict[str, Any] = {"L": 0.0, "L_H": 0.0, "Delta": 1.0, "sigma": 0.0}
     for settings in (
         theorem1(10, G=1, **flat), theorem2(10, **flat), theorem3(0.1, **flat),
@@ -183,7 +183,7 @@ def test_problems_without_curvature_have_settings_too():
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "message"),
     [
         (lambda: theorem1(0, 1, 1, 1, 1, 1), "T must be a whole number of at least 1, got 0"),
         (lambda: theorem1(10, -1, 1, 1, 1, 1), "L must be finite and at least 0, got -1"),
@@ -196,6 +196,6 @@ def test_problems_without_curvature_have_settings_too():
         (lambda: nigt(10, 1, 1, 1, math.nan), "sigma must be finite"),
     ],
 )
-def test_what_is_no_setting_is_refused_with_its_name_and_value(call: Callable[[], Settings], words: str):
-    with pytest.raises(ValueError, match=words):
+def test_an_invalid_setting_is_refused_with_its_name_and_value(call: Callable[[], Settings], message: str):
+    with pytest.raises(ValueError, match=message):
         call()

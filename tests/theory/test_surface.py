@@ -1,4 +1,4 @@
-"""The surface of theory and rivals: examples for every name, and nothing but torch behind it."""
+"""Tests of the public names of theory and rivals: documented with examples, and dependent on torch alone."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ def test_every_public_name_has_a_summary_and_an_example(module: object, name: st
     assert ">>>" in documentation
 
 
-def test_importing_needs_torch_alone_and_nothing_of_the_lab():
+def test_importing_needs_torch_alone_and_no_module_of_the_lab():
     code = (
         "import sys, torch; before = set(sys.modules); import adamplus.theory, adamplus.rivals; "
         "new = set(sys.modules) - before; tops = {name.partition('.')[0] for name in new}; "

@@ -1,4 +1,4 @@
-"""The paper's theory as code: theorems as settings and bounds, probes of what they speak of, known problems."""
+"""The paper's theory as code: theorems as settings and bounds, probes of their quantities, and test problems."""
 
 from . import problems
 from ._fast import fast_rate, theorem3

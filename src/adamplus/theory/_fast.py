@@ -1,15 +1,16 @@
 """Theorem 3 and the appendix's variant of Adam⁺: faster rates with large batches, for a given accuracy.
 
-Both proofs have the same form, and the same slips:
+Both proofs have the same form and the same slips:
 
-- The step marked (c) needs η/2 − η²L ≥ γ/L, where η = αγ and α ≤ 1/L: that never holds, for η/2 ≤ γ/(2L). What it
-  leads to, 12LΔ, does not depend on α, so that steps of almost no length would make the gradient small.
+- The step marked (c) needs η/2 − η²L ≥ γ/L, where η = αγ and α ≤ 1/L. That never holds, because η/2 ≤ γ/(2L). The
+  resulting term 12LΔ does not depend on α, so steps of almost no length would make the gradient small.
   With −⟨∇F, z⟩ = ½‖z − ∇F‖² − ½‖∇F‖² − ½‖z‖² in its place, η ≤ 1/(2L) gives γ‖z‖² ≤ (4/α)(F(w_t) − F(w_{t+1})) +
-  ‖z − ∇F‖², and everything else goes through with 24Δ/α where 12LΔ stood.
-- Summing (β/2) E δ_t² ≤ …, a factor 2 is lost on the right. The repaired step above has room for it.
-- E δ₁² is taken for σ²/T₀, but is 2σ²/T₀ by δ's definition: 14 becomes 28.
+  ‖z − ∇F‖². The rest of the proof then holds with 24Δ/α in place of 12LΔ.
+- The sum of (β/2) E δ_t² ≤ … loses a factor 2 on the right. The repaired step above has room for it.
+- The proof takes E δ₁² to be σ²/T₀, but it is 2σ²/T₀ by the definition of δ: 14 becomes 28.
 
-So the proved bounds are those printed with 24Δ/α for 12LΔ and 28 for the 14 of the initial batch.
+The proved bounds are therefore the printed ones with 24Δ/α in place of 12LΔ and 28 in place of the 14 of the initial
+batch.
 """
 # ruff: noqa: N803 (the paper's letters)
 
@@ -19,7 +20,7 @@ from ._lemma import C
 from ._settings import Settings, at_most, checked, least, require_numbers, require_positive, root
 
 A = 4 / 3
-"""a, of both."""
+"""a, the power of β in the step size, in both theorems."""
 
 
 def theorem3(
@@ -41,25 +42,25 @@ def theorem3(
         \frac1T\sum_t E\|\nabla F(w_t)\|^{4/3} \le \frac{12L\Delta}{\beta^{4/3}T}
         + \frac{14\sigma^2}{\beta^{7/3}T_0T} + \frac{28\sigma^2}{\beta^{1/3}m} + 4\beta^{8/3}
 
-    with C L_H² α⁴ ≤ 1/14, α ≤ 1/L, ε₀ = 2β^(4/3), β = O(ε^(1/2)), T = O(ε^−2), T₀ = 1/β, m = 1/β³; τ is drawn
-    uniformly from the run. The constants of the two O(·) are parameters; by themselves they are the largest β
-    and then the least T with which each of the four terms is at most a quarter of ε^(4/3).
+    with C L_H² α⁴ ≤ 1/14, α ≤ 1/L, ε₀ = 2β^(4/3), β = O(ε^(1/2)), T = O(ε^−2), T₀ = 1/β, m = 1/β³. The step τ is
+    drawn uniformly from the run. The constants of the two O(·) are parameters. Their defaults give the largest β, and
+    then the least T, with which each of the four terms is at most a quarter of ε^(4/3).
 
     Slips of the paper:
-        - 12LΔ and 14 are not what the proof gives: `repaired` has 24Δ/α and 28, see the module's first lines for why.
-        - G, assumed as for Theorem 1, is not used.
+        - The proof does not give 12LΔ and 14: `repaired` uses 24Δ/α and 28. The module's docstring has the reasons.
+        - G is assumed, as for Theorem 1, but is not used.
 
     Args:
-        epsilon: ε.
+        epsilon: ε, the target accuracy.
         L: Lipschitz constant of ∇F.
         L_H: Lipschitz constant of the Hessian.
-        Delta: F(w₀) − inf F, or more.
-        sigma: E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
-        beta_constant: β = beta_constant · ε^(1/2), at most 1.
-        T_constant: T = T_constant · ε^−2.
-        lr: α, if not the largest that the theorem allows.
-        repaired: the constants that the proof gives once its slips are repaired.
-        check: raise a ValueError if a condition is violated, instead of a `ConditionWarning`.
+        Delta: Δ, an upper bound of F(w₀) − inf F.
+        sigma: σ, with E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
+        beta_constant: constant of β = beta_constant · ε^(1/2), which is at most 1. Default: see above.
+        T_constant: constant of T = T_constant · ε^−2. Default: see above.
+        lr: α. Default: the largest value that the theorem allows.
+        repaired: use the constants that the proof gives once its slips are repaired.
+        check: raise a ValueError if a condition is violated. Default: issue a `ConditionWarning`.
 
     Example:
         >>> settings = adamplus.theory.theorem3(0.01, L=1, L_H=1, Delta=1, sigma=1)
@@ -117,24 +118,24 @@ def fast_rate(
     α ≤ 1/L, ε₀ = 2β^(4/3).
 
     Slips of the paper:
-        - 12LΔ and 14 are not what the proof gives: `repaired` has 24Δ/α and 28, see the module's first lines for why.
-        - β and m need constants, for with those printed the last term alone is 4 ε^(3/2). By themselves they are the
-          largest β, and the least T and m, with which each term is at most a quarter of ε^(3/2); 1 is as printed.
-        - The proof has ‖z‖^(4/3) once for ‖z‖^(3/2), and once lacks G^(1/2).
+        - The proof does not give 12LΔ and 14: `repaired` uses 24Δ/α and 28. The module's docstring has the reasons.
+        - β and m need constants: as printed, the last term alone is 4 ε^(3/2). The defaults give the largest β, and the
+          least T and m, with which each term is at most a quarter of ε^(3/2). A constant of 1 is the printed value.
+        - The proof writes ‖z‖^(4/3) once in place of ‖z‖^(3/2), and omits G^(1/2) once.
 
     Args:
-        epsilon: ε.
+        epsilon: ε, the target accuracy.
         L: Lipschitz constant of ∇F.
         L_H: Lipschitz constant of the Hessian.
-        G: the largest norm that the gradient of a sample can have; it is asked for of every sample, not of ∇F alone.
-        Delta: F(w₀) − inf F, or more.
-        sigma: E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
-        beta_constant: β = beta_constant · ε^(3/8), at most 1.
-        T_constant: T = T_constant · ε^−2.
-        batch_constant: m = batch_constant · ε^−1.625.
-        lr: α, if not the largest that the theorem allows.
-        repaired: the constants that the proof gives once its slips are repaired.
-        check: raise a ValueError if a condition is violated, instead of a `ConditionWarning`.
+        G: the largest norm of the gradient of a sample. It must bound every sample's gradient, not only ∇F.
+        Delta: Δ, an upper bound of F(w₀) − inf F.
+        sigma: σ, with E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
+        beta_constant: constant of β = beta_constant · ε^(3/8), which is at most 1. Default: see above.
+        T_constant: constant of T = T_constant · ε^−2. Default: see above.
+        batch_constant: constant of m = batch_constant · ε^−1.625. Default: see above.
+        lr: α. Default: the largest value that the theorem allows.
+        repaired: use the constants that the proof gives once its slips are repaired.
+        check: raise a ValueError if a condition is violated. Default: issue a `ConditionWarning`.
 
     Example:
         >>> settings = adamplus.theory.fast_rate(0.01, L=1, L_H=1, G=1, Delta=1, sigma=1)
@@ -187,7 +188,7 @@ def _fast(
     repaired: bool,
     check: bool,
 ) -> Settings:
-    """What the two share: the bound, the number of steps, and the conditions."""
+    """Settings from the bound, the number of steps and the conditions that both theorems share."""
     L, Delta, sigma = constants
     alpha = least(limits.values()) if lr is None else lr
     progress = 24 * Delta / alpha if repaired else 12 * L * Delta
@@ -219,5 +220,5 @@ def _fast(
 
 
 def _samples(number: float) -> int:
-    """A whole number of samples: what was asked for, rounded up but for rounding."""
+    """The least whole number of samples that is at least `number`, with a tolerance for rounding errors."""
     return max(1, math.ceil(number * (1 - 1e-12)))

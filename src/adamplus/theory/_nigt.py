@@ -6,7 +6,7 @@ import math
 from ._settings import Settings, require_counts, require_numbers, require_positive
 
 A = 5 / 4
-"""a: with β of the order T^(−4/7), the step is of the order T^(−5/7)."""
+"""a, the power of β in the step size. With β of the order T^(−4/7), the step is of the order T^(−5/7)."""
 
 
 def nigt(
@@ -21,29 +21,29 @@ def nigt(
     beta_constant: float | None = None,
     lr: float | None = None,
 ) -> Settings:
-    r"""NIGT (Cutkosky and Mehta, 2020): steps of one length h = αβ^(5/4), and O(ε^−3.5) evaluations with any batch.
+    r"""NIGT (Cutkosky and Mehta, 2020): steps of constant length h = αβ^(5/4), O(ε^−3.5) evaluations with any batch.
 
     .. math::
         \frac1T\sum_t E\|\nabla F(w_t)\| \le \frac{3\Delta}{hT}
         + 8\left(\frac{\sigma_0}{\beta T} + \sqrt{\beta}\sigma_m + \frac{L_Hh^2}{2\beta^2}\right) + \frac{3Lh}{2}
 
-    The Adam⁺ paper says that Nadam⁺ with p = 1, a = 5/4 and β = T^(−4/7) is almost NIGT, and proves nothing of it.
-    The bound here follows in a few lines from Cutkosky and Mehta's two lemmas: F(w_{t+1}) ≤ F(w_t) − (h/3)‖∇F‖ +
-    (8h/3)‖z − ∇F‖ + Lh²/2, and z's error being noise under z's weights plus a bias of at most L_H h² (1−β)/(2β²).
-    Their own choice, recalled and not copied, gives the defaults: β = Δ^(4/7) L_H^(2/7) σ^(−6/7) T^(−4/7), at most 1,
-    and h = the lesser of Δ^(5/7) L_H^(−1/7) σ^(−4/7) T^(−5/7) and (Δ/(LT))^(1/2), with σ that of a batch.
-    No α is forbidden: large ones make the bound large.
+    The Adam⁺ paper says that Nadam⁺ with p = 1, a = 5/4 and β = T^(−4/7) is almost NIGT, but proves nothing about it.
+    The bound here follows in a few lines from the two lemmas of Cutkosky and Mehta. The first is F(w_{t+1}) ≤ F(w_t) −
+    (h/3)‖∇F‖ + (8h/3)‖z − ∇F‖ + Lh²/2. By the second, the error of z is noise under z's weights plus a bias of at most
+    L_H h² (1−β)/(2β²). The defaults follow their choice, which is quoted from memory: β = Δ^(4/7) L_H^(2/7) σ^(−6/7)
+    T^(−4/7), at most 1, and h = the smaller of Δ^(5/7) L_H^(−1/7) σ^(−4/7) T^(−5/7) and (Δ/(LT))^(1/2), with the σ of a
+    batch. Every α is allowed, but a large one makes the bound large.
 
     Args:
         T: the number of steps.
         L: Lipschitz constant of ∇F.
         L_H: Lipschitz constant of the Hessian.
-        Delta: F(w₀) − inf F, or more.
-        sigma: E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
-        initial_batch: T₀.
-        batch: m.
-        beta_constant: β = beta_constant · T^(−4/7), at most 1; 1 is what the Adam⁺ paper names.
-        lr: α, if not that of the length h above.
+        Delta: Δ, an upper bound of F(w₀) − inf F.
+        sigma: σ, with E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
+        initial_batch: T₀, the samples of the first gradient.
+        batch: m, the samples of every other gradient.
+        beta_constant: constant of β = beta_constant · T^(−4/7), at most 1; the paper has 1. Default: see above.
+        lr: α. Default: the value that gives the length h above.
 
     Example:
         >>> settings = adamplus.theory.nigt(10**7, L=1, L_H=1, Delta=1, sigma=1)

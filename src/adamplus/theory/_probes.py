@@ -1,4 +1,4 @@
-"""What the theorems speak of, measured in training that does not notice: errors of z and g, Σ‖z‖, and w_τ."""
+"""Probes that measure the theorems' quantities without changing the training: errors of z and g, Σ‖z‖, and w_τ."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ from adamplus.optim import AdamPlus
 
 
 class Errors(NamedTuple):
-    """What `VarianceProbe` measures before a step.
+    """One measurement of `VarianceProbe`, taken before a step.
 
     Example:
         >>> adamplus.theory.Errors(step=0, z_error=1.0, g_error=2.0, gradient=3.0).g_error
@@ -20,27 +20,27 @@ class Errors(NamedTuple):
     """
 
     step: int
-    """t: how many steps were taken before."""
+    """t, the number of steps taken before."""
     z_error: float
-    """‖z_t − ∇F(w_t)‖, of which Lemma 1 bounds the square."""
+    """‖z_t − ∇F(w_t)‖, whose square Lemma 1 bounds."""
     g_error: float
-    """‖g_t − ∇F(ŵ_t)‖, the noise of the gradient that the step is given."""
+    """‖g_t − ∇F(ŵ_t)‖, the noise of the gradient that the step uses."""
     gradient: float
     """‖∇F(w_t)‖, which the theorems bound."""
 
 
 class VarianceProbe:
-    r"""Measures ‖z_t − ∇F(w_t)‖, ‖g_t − ∇F(ŵ_t)‖ and ‖∇F(w_t)‖ every so many steps of real training.
+    r"""Probe of ‖z_t − ∇F(w_t)‖, ‖g_t − ∇F(ŵ_t)‖ and ‖∇F(w_t)‖ during real training.
 
-    A measurement takes two passes of `gradient`, at ŵ and at w. The run does not notice it: parameters, gradients,
-    buffers (BatchNorm statistics), the modes of modules and torch's random numbers have their bits of before.
+    A measurement calls `gradient` twice, at ŵ and at w. It does not change the run: parameters, gradients, buffers
+    (BatchNorm statistics), the modes of modules and torch's random state are restored bit for bit.
 
     Args:
         model: the model.
         optimizer: its optimizer.
-        gradient: leaves ∇F at wherever the parameters are in their `.grad`, which are None when it is called: forward
-            and backward passes of the mean loss over all data, or over a large batch.
-        every: measure before each step whose number this divides; 0 for only when `measure()` is called.
+        gradient: function that writes ∇F at the current parameters into their `.grad`, which is None when it is
+            called. It runs the forward and backward passes of the mean loss over all data, or over a large batch.
+        every: measure before each step whose number is a multiple of this. 0: only when `measure()` is called.
 
     Example:
         >>> model = torch.nn.Linear(3, 1)
@@ -63,7 +63,7 @@ class VarianceProbe:
                 f"VarianceProbe measures the z of AdamPlus, NAdamPlus and NIGT, not {type(optimizer).__name__}"
             )
         if every < 0:
-            raise ValueError(f"every is {every}: a number of steps, or 0 to measure by hand")
+            raise ValueError(f"every must be at least 1, or 0 to measure only by measure(), got {every}")
         self.model: nn.Module = model
         self.optimizer: AdamPlus = optimizer
         self.gradient: Callable[[], object] = gradient
@@ -73,14 +73,14 @@ class VarianceProbe:
         self._hook = optimizer.register_step_pre_hook(self._before_step)
 
     def remove(self) -> None:
-        """Measure no more by itself."""
+        """Stop measuring before steps. `measure()` still works."""
         self._hook.remove()
 
     def measure(self) -> Errors:
-        """Measure now, with the gradients g_t that the parameters have, which the next step would take."""
+        """Measure now, with the gradients g_t in the parameters' `.grad`, and add the result to `history`."""
         moved = [(p, group) for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
         if not moved:
-            raise RuntimeError("no parameter has a gradient: measure between backward() and step()")
+            raise RuntimeError("no parameter has a gradient: call measure() between backward() and step()")
         given = [p.grad for p, _ in moved]
         g = [_gradient(p, group) for p, group in moved]
         z_t = [_next_z(p, group, self.optimizer.state.get(p)) for p, group in moved]
@@ -102,7 +102,7 @@ class VarianceProbe:
         with torch.enable_grad(), _staying(self.optimizer):
             self.gradient()
         if any(p.grad is None for p, _ in moved):
-            raise RuntimeError("gradient() left a parameter without a gradient that a training batch has given one")
+            raise RuntimeError("gradient() left a parameter without a gradient, but the training batch gave it one")
         return [_gradient(p, group) for p, group in moved]
 
     def _before_step(self, *_: Any) -> None:
@@ -115,11 +115,11 @@ class VarianceProbe:
 
 
 class GrowthProbe:
-    r"""Records Σ‖z‖, on whose growth Theorem 1's rate depends, and fits its exponent.
+    r"""Probe of the growth of Σ‖z‖, which determines the rate of Theorem 1, with a fit of its exponent.
 
     Args:
-        optimizer: an optimizer of the family.
-        every: so many steps apart; each reading waits for the device.
+        optimizer: an `AdamPlus`, `NAdamPlus` or `NIGT`.
+        every: steps between two readings. Each reading waits for the device.
 
     Example:
         >>> w = torch.nn.Parameter(torch.ones(2))
@@ -134,7 +134,7 @@ class GrowthProbe:
 
     def __init__(self, optimizer: AdamPlus, every: int = 1) -> None:
         if every < 1:
-            raise ValueError(f"every is {every}: a number of steps")
+            raise ValueError(f"every must be at least 1, got {every}")
         self.optimizer: AdamPlus = optimizer
         self.every: int = every
         self.steps: list[int] = []
@@ -142,11 +142,15 @@ class GrowthProbe:
         self._hook = optimizer.register_step_post_hook(self._after_step)
 
     def remove(self) -> None:
-        """Record no more."""
+        """Stop recording. The readings so far are kept."""
         self._hook.remove()
 
     def exponent(self, last: float = 0.5) -> float:
-        """Of the power of t that Σ‖z‖ grows like, over the last part of the record."""
+        """Return the exponent s with which Σ‖z‖ grows as t^s, over the last part of the record.
+
+        Args:
+            last: the part of the record that is used, as a fraction.
+        """
         begin = round(len(self.steps) * (1 - last))
         return growth_exponent(self.steps[begin:], self.sums[begin:])
 
@@ -158,14 +162,21 @@ class GrowthProbe:
 
 
 def growth_exponent(steps: Sequence[float], sums: Sequence[float]) -> float:
-    """The slope of log Σ‖z‖ against log t, by least squares.
+    """Return the slope of log Σ‖z‖ against log t, by least squares.
+
+    Args:
+        steps: t of every reading.
+        sums: Σ‖z‖ of every reading.
 
     Example:
         >>> round(adamplus.theory.growth_exponent([1, 10, 100], [3.0, 3 * 10**0.5, 30.0]), 6)
         0.5
     """
     if len(steps) != len(sums) or len(set(steps)) < 2 or min(steps) <= 0 or min(sums) <= 0:
-        raise ValueError(f"an exponent needs two positive sums at different steps, and there are {len(sums)}")
+        raise ValueError(
+            "an exponent needs at least two positive sums, at different positive steps, "
+            f"got {len(sums)} sums at {len(steps)} steps"
+        )
     x, y = ([math.log(value) for value in values] for values in (steps, sums))
     mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
     spread = sum((a - mean_x) ** 2 for a in x)
@@ -173,13 +184,14 @@ def growth_exponent(steps: Sequence[float], sums: Sequence[float]) -> float:
 
 
 class RandomIterate:
-    r"""Keeps w_τ with τ uniform over the steps so far, the point that Theorem 3 speaks of: one copy, whatever T.
+    r"""Copy of w_τ, with τ uniform over the steps so far: the point that Theorem 3 is about.
 
-    After step t, w_t takes the place of the copy with probability 1/t (reservoir sampling), which is about log T times.
+    Only one copy is kept, whatever T. After step t, w_t replaces the copy with probability 1/t (reservoir sampling),
+    which happens about log T times in a run.
 
     Args:
-        optimizer: an optimizer of the family.
-        seed: of τ.
+        optimizer: an `AdamPlus`, `NAdamPlus` or `NIGT`.
+        seed: seed of τ.
 
     Example:
         >>> w = torch.nn.Parameter(torch.ones(2))
@@ -203,14 +215,14 @@ class RandomIterate:
         self._hook = optimizer.register_step_post_hook(self._after_step)
 
     def remove(self) -> None:
-        """Keep what there is."""
+        """Stop replacing the copy. The present copy is kept."""
         self._hook.remove()
 
     @contextmanager
     def there(self) -> Iterator[None]:
-        """Have w_τ in the parameters; afterwards they have their bits of before."""
+        """Put w_τ into the parameters inside the block, and restore them bit for bit after it."""
         if not self.w:
-            raise RuntimeError("no step was taken: there is no w_τ yet")
+            raise RuntimeError("no step was taken, so there is no w_τ yet: call there() after step()")
         params = [p for group in self.optimizer.param_groups for p in group["params"]]
         before = [p.detach().clone() for p in params]
         _put(params, self.w)
@@ -220,11 +232,11 @@ class RandomIterate:
             _put(params, before)
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict()` takes: the copy, τ, and where the random numbers are."""
+        """Return the copy, τ and the random state, for `load_state_dict()`."""
         return {"w": self.w, "tau": self.tau, "seen": self.seen, "random": self._random.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict()` gave."""
+        """Restore what `state_dict()` returned."""
         self.w, self.tau, self.seen = list(state["w"]), state["tau"], state["seen"]
         self._random.set_state(state["random"])
 
@@ -241,7 +253,7 @@ class RandomIterate:
 
 @contextmanager
 def undisturbed(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Restore parameters, buffers, module modes and random numbers, bit for bit, when the block ends.
+    """Restore parameters, buffers, module modes and random state, bit for bit, when the block ends.
 
     Example:
         >>> w = torch.nn.Linear(1, 1)
@@ -266,14 +278,14 @@ def undisturbed(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[
 
 @contextmanager
 def _staying(optimizer: AdamPlus) -> Iterator[None]:
-    """Nobody switches the optimizer to the other point, as model.train() and model.eval() do where it follows them."""
-    mode = optimizer._model_mode
+    """Ignore calls of the optimizer's `train()`, which model.train() and model.eval() make if it follows the model."""
+    mode_before = optimizer._model_mode
     vars(optimizer)["train"] = lambda mode=True: optimizer
     try:
         yield
     finally:
         del vars(optimizer)["train"]
-        optimizer._model_mode = mode
+        optimizer._model_mode = mode_before
 
 
 @torch.no_grad()
@@ -284,7 +296,7 @@ def _put(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
 
 @torch.no_grad()
 def _gradient(p: Tensor, group: dict[str, Any]) -> Tensor:
-    """What a step makes of a gradient first: ±g + λ p, for with coupled decay F has λ‖p‖²/2 in it."""
+    """The gradient that a step averages: ±g + λ p, because F contains λ‖p‖²/2 if weight decay is coupled."""
     assert p.grad is not None
     decay = 0.0 if group["decoupled_weight_decay"] else group["weight_decay"]
     return (-p.grad if group["maximize"] else p.grad) + decay * p
@@ -292,13 +304,13 @@ def _gradient(p: Tensor, group: dict[str, Any]) -> Tensor:
 
 @torch.no_grad()
 def _next_z(p: Tensor, group: dict[str, Any], state: dict[str, Tensor] | None) -> Tensor:
-    """The z_t that the next step would make of the gradient that is there."""
+    """The z_t that the next step would compute from the present gradient."""
     g = _gradient(p, group)
     return torch.lerp(state["z"].to(g.dtype), g, float(group["beta"])) if state and state["step"] else g
 
 
 def _distance(a: Sequence[Tensor], b: Sequence[Tensor] | None) -> float:
-    """‖a − b‖ over all of them together, or ‖a‖; in float64."""
+    """‖a − b‖ over all tensors together, or ‖a‖ if b is None, in float64."""
     parts = [x.double() if b is None else x.double() - b[i].double() for i, x in enumerate(a)]
     return math.sqrt(sum(float(part.abs().square().sum()) for part in parts))
 

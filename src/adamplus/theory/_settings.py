@@ -1,4 +1,4 @@
-"""What a theorem gives: the settings of a run, the conditions that it makes, and the bound that it proves."""
+"""The result of a theorem: the settings of a run, the theorem's conditions, and the bound that it proves."""
 
 import math
 import warnings
@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-WAY_OUT = "leave out `lr` and the constants to get values that the theorem allows"
+REMEDY = "leave out `lr` and the constants to get values that the theorem allows"
 
 
 class ConditionWarning(UserWarning):
-    """Settings were asked for to which a theorem does not apply.
+    """Warning that a theorem's conditions do not hold for the settings that were given.
 
     Example:
         >>> import warnings
-        >>> with warnings.catch_warnings(record=True) as told:
+        >>> with warnings.catch_warnings(record=True) as warned:
         ...     warnings.simplefilter("always")
         ...     settings = adamplus.theory.theorem2(1000, L=1, L_H=1, Delta=1, sigma=1, lr=0.5)
-        >>> issubclass(told[0].category, adamplus.theory.ConditionWarning)
+        >>> issubclass(warned[0].category, adamplus.theory.ConditionWarning)
         True
     """
 
 
 class Condition(NamedTuple):
-    """One condition of a theorem, in the paper's letters with the numbers put in, and whether it holds.
+    """One condition of a theorem: its statement, in the paper's letters and as numbers, and whether it holds.
 
     Example:
         >>> adamplus.theory.theorem3(0.5, L=1, L_H=1, Delta=1, sigma=1).conditions[0]
@@ -39,17 +39,17 @@ class Settings:
     """Settings of a run for which a theorem bounds the gradient.
 
     Attributes:
-        theorem: which.
+        theorem: name of the theorem.
         lr: α.
         beta: β.
         beta_power: a.
         norm_power: p.
         eps: ε₀.
         T: the number of steps.
-        initial_batch: T₀, how many samples the first gradient averages.
-        batch: m, how many samples each of the others averages.
-        power: q; the bound is on (1/T) Σ E‖∇F(w_t)‖^q.
-        conditions: what the theorem asks for, and whether it is so.
+        initial_batch: T₀, the number of samples that the first gradient averages.
+        batch: m, the number of samples that every other gradient averages.
+        power: q in the bounded quantity (1/T) Σ E‖∇F(w_t)‖^q.
+        conditions: the theorem's conditions, each with whether it holds.
 
     Example:
         >>> settings = adamplus.theory.theorem2(10_000, L=1, L_H=1, Delta=1, sigma=0.1)
@@ -77,42 +77,42 @@ class Settings:
     formula: Callable[[int, float | None], float] = field(repr=False, compare=False)
 
     def optimizer(self) -> dict[str, Any]:
-        """The keyword arguments of `AdamPlus`."""
+        """Return the settings as keyword arguments of `AdamPlus`."""
         return {name: getattr(self, name) for name in ("lr", "beta", "beta_power", "norm_power", "eps")}
 
     @property
     def evaluations(self) -> int:
-        """How many gradients of single samples the run evaluates: T₀ + (T − 1) m."""
+        """Number of single-sample gradients that the run evaluates: T₀ + (T − 1) m."""
         return self.initial_batch + (self.T - 1) * self.batch
 
     @property
     def violations(self) -> tuple[str, ...]:
-        """The conditions that do not hold."""
+        """Statements of the conditions that do not hold."""
         return tuple(condition.statement for condition in self.conditions if not condition.holds)
 
     def bound(self, T: int | None = None, *, norm_sum: float | None = None) -> float:  # noqa: N803
-        """What the theorem proves of (1/T) Σ E‖∇F(w_t)‖^power.
+        """Return the theorem's upper bound of (1/T) Σ E‖∇F(w_t)‖^power.
 
         Args:
-            T: the number of steps, if not that of the settings; β follows where the theorem ties it to T.
-            norm_sum: E Σ‖z_t‖ over the run, as `AdamPlus.stats()` tells it. Theorem 1 needs it, the others do not.
+            T: the number of steps. β changes with it if the theorem ties β to T. Default: the T of the settings.
+            norm_sum: E Σ‖z_t‖ over the run, as `AdamPlus.stats()` reports it. Only Theorem 1 needs it.
         """
         return self.formula(self.T if T is None else T, norm_sum)
 
     def gradient_norm(self, T: int | None = None, *, norm_sum: float | None = None) -> float:  # noqa: N803
-        """What follows, by Jensen's inequality, for E‖∇F(w_τ)‖ at a point w_τ drawn at random from the run."""
+        """Return the bound of E‖∇F(w_τ)‖ at a random point w_τ of the run, by Jensen's inequality."""
         return self.bound(T, norm_sum=norm_sum) ** (1 / self.power)
 
 
 def at_most(name: str, value: float, limit_name: str, limit: float) -> Condition:
-    """The condition value ≤ limit, up to the rounding of values that were computed to be equal to it."""
+    """Return the condition value ≤ limit, with a tolerance for values that were computed to equal the limit."""
     return Condition(f"{name} ≤ {limit_name}: {value:.4g} ≤ {limit:.4g}", value <= limit * (1 + 1e-12))
 
 
 def checked(settings: Settings, check: bool) -> Settings:
-    """The settings, after what is wrong with them was told: as an error if `check`, else as a warning."""
+    """Return the settings; raise if `check`, and warn otherwise, if they violate a condition."""
     if settings.violations:
-        message = f"{settings.theorem} does not hold for these settings: {'; '.join(settings.violations)}; {WAY_OUT}"
+        message = f"{settings.theorem} does not hold for these settings: {'; '.join(settings.violations)}; {REMEDY}"
         if check:
             raise ValueError(message)
         warnings.warn(message, ConditionWarning, stacklevel=3)
@@ -120,32 +120,32 @@ def checked(settings: Settings, check: bool) -> Settings:
 
 
 def require_numbers(**values: float) -> None:
-    """Raise if a constant of a problem is negative or not finite."""
+    """Raise a ValueError if a constant of a problem is negative or not finite."""
     for name, value in values.items():
         if not 0 <= value < math.inf:
             raise ValueError(f"{name} must be finite and at least 0, got {value}")
 
 
 def require_positive(**values: float | None) -> None:
-    """Raise if a value that was given is not finite and above 0."""
+    """Raise a ValueError if a value is neither None nor finite and above 0."""
     for name, value in values.items():
         if value is not None and not 0 < value < math.inf:
             raise ValueError(f"{name} must be finite and above 0, got {value}")
 
 
 def require_counts(**values: int) -> None:
-    """Raise if a number of steps or of samples is not a whole number from 1."""
+    """Raise a ValueError if a number of steps or of samples is not a whole number of at least 1."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 def least(limits: Iterable[float]) -> float:
-    """The largest value below all limits; 1 where there is no limit at all, as for L = L_H = 0."""
+    """Return the least limit, or 1 if all limits are infinite, as for L = L_H = 0."""
     value = min(limits)
     return value if value < math.inf else 1.0
 
 
 def root(numerator: float, denominator: float, power: float) -> float:
-    """(numerator / denominator)^(1/power), infinite if the denominator is 0."""
+    """Return (numerator / denominator)^(1/power), or infinity if the denominator is 0."""
     return (numerator / denominator) ** (1 / power) if denominator > 0 else math.inf

@@ -1,4 +1,4 @@
-"""Theorems 1 and 2: Adam⁺ itself, p = 1/2 and a = 1, for a given number of steps."""
+"""Theorems 1 and 2: settings and bounds of Adam⁺, with p = 1/2 and a = 1, for a given number of steps."""
 # ruff: noqa: N803 (the paper's letters)
 
 from ._lemma import C
@@ -20,38 +20,38 @@ def theorem1(
     repaired: bool = False,
     check: bool = False,
 ) -> Settings:
-    r"""Theorem 1: the gradient is as small as the growth of Σ‖z‖ lets it be.
+    r"""Theorem 1: settings of Adam⁺, and a bound of the gradient by the growth of Σ‖z‖.
 
     .. math::
         \frac1T\sum_t E\|\nabla F(w_t)\|^2 \le \frac{G\,E\sum_t\|z_t\|}{T} + \frac{\Delta}{\alpha T}
         + \frac{18\sigma^2}{T^{1-b}T_0} + \frac{30\sigma^2}{mT^b}
 
-    with α⁴ ≤ 1/(36 C L_H²), C = 1944, α ≤ 1/(4L), a = 1, ε₀ = β, β = T^(−b). Where E Σ‖z‖ grows as T^s with s < 1,
-    b = 1 − s is the choice that the paper makes. Constants are those of the statement; `repaired` takes others.
+    with α⁴ ≤ 1/(36 C L_H²), C = 1944, α ≤ 1/(4L), a = 1, ε₀ = β, β = T^(−b). If E Σ‖z‖ grows as T^s with s < 1, the
+    paper chooses b = 1 − s. The constants are those of the statement unless `repaired` is True.
 
     Slips of the paper:
-        - The proof ends with 8 G E Σ‖z‖, the statement has G E Σ‖z‖: `repaired` has the 8.
-        - The proof takes E δ₁² for σ₀², but δ₁² = 2‖n₁‖² by its definition in the proof of Lemma 1. With its algebra
-          done exactly, 18 becomes 21.6, and 30 more than is needed: `repaired` has 22 and 30.
-        - Δ/(αT) is not used: |F(w_t) − F(w_{t+1})| ≤ G η_t ‖z_t‖ alone gives the first term. It does no harm.
-        - Sums start at t = 1 and Δ is taken at w₀: here the T points of a sum are those that the T steps start from.
+        - The proof ends with 8 G E Σ‖z‖, but the statement has G E Σ‖z‖: `repaired` uses the 8.
+        - The proof takes E δ₁² to be σ₀², but δ₁² = 2‖n₁‖² by its definition in the proof of Lemma 1. With exact
+          algebra 18 becomes 21.6, and 30 is more than is needed: `repaired` uses 22 and 30.
+        - Δ/(αT) is not needed: |F(w_t) − F(w_{t+1})| ≤ G η_t ‖z_t‖ alone gives the first term. It does no harm.
+        - The sums start at t = 1, but Δ is taken at w₀. Here the T points of a sum are the starting points of T steps.
 
     Args:
         T: the number of steps.
         L: Lipschitz constant of ∇F.
         L_H: Lipschitz constant of the Hessian.
         G: the largest ‖∇F‖.
-        Delta: F(w₀) − inf F, or more.
-        sigma: E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
-        b: β = T^(−b), in [0, 1].
-        initial_batch: T₀.
-        batch: m.
-        lr: α, if not the largest that the theorem allows.
-        repaired: the constants that the proof gives once its slips are repaired.
-        check: raise a ValueError if a condition is violated, instead of a `ConditionWarning`.
+        Delta: Δ, an upper bound of F(w₀) − inf F.
+        sigma: σ, with E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
+        b: exponent in β = T^(−b), in [0, 1].
+        initial_batch: T₀, the samples of the first gradient.
+        batch: m, the samples of every other gradient.
+        lr: α. Default: the largest value that the theorem allows.
+        repaired: use the constants that the proof gives once its slips are repaired.
+        check: raise a ValueError if a condition is violated. Default: issue a `ConditionWarning`.
 
     Returns:
-        Settings whose `bound` needs `norm_sum`.
+        Settings whose `bound()` needs `norm_sum`.
 
     Example:
         >>> settings = adamplus.theory.theorem1(10_000, L=1, L_H=1, G=2, Delta=1, sigma=1, b=0.5)
@@ -64,14 +64,14 @@ def theorem1(
     require_numbers(L=L, L_H=L_H, G=G, Delta=Delta, sigma=sigma)
     require_positive(lr=lr)
     if not 0 <= b <= 1:
-        raise ValueError(f"b must be in [0, 1], got {b}: β is T^(−b)")
+        raise ValueError(f"b must be in [0, 1], got {b} (β is T^(−b))")
     limits = {"(1/(36 C L_H²))^(1/4)": root(1, 36 * C * L_H**2, 4), "1/(4L)": root(1, 4 * L, 1)}
     alpha = least(limits.values()) if lr is None else lr
     growth, initial = (8, 22) if repaired else (1, 18)
 
     def formula(T: int, norm_sum: float | None) -> float:
         if norm_sum is None:
-            raise ValueError("Theorem 1 bounds the gradient by the growth of Σ‖z‖: pass norm_sum, as stats() tells it")
+            raise ValueError("Theorem 1 bounds the gradient by Σ‖z‖: pass norm_sum, which AdamPlus.stats() reports")
         noise = initial * sigma**2 / (T ** (1 - b) * initial_batch) + 30 * sigma**2 / (batch * T**b)
         return growth * G * norm_sum / T + Delta / (alpha * T) + noise
 
@@ -107,34 +107,34 @@ def theorem2(
     repaired: bool = False,
     check: bool = False,
 ) -> Settings:
-    r"""Theorem 2: Adam⁺ converges whatever Σ‖z‖ does, in O(ε^−4.5) steps.
+    r"""Theorem 2: settings of Adam⁺ that converge in O(ε^−4.5) steps, whatever the growth of Σ‖z‖.
 
     .. math::
         \frac1T\sum_t E\|\nabla F(w_t)\|^{3/2} \le \frac{101\Delta}{\alpha\beta T}
         + \frac{2727\,E\delta_1^{3/2}}{\beta T} + 4545\beta^{1/2}\sigma_m^{3/2} + \frac{3\beta^3L^{3/2}}{100}
 
-    (the fourth lemma of its proof) with 640 α³ L_H^(3/2) ≤ 1/120, a = 1, ε₀ = 0, β = T^(−s), s = 2/3. By δ's
-    definition in the proof, E δ₁^(3/2) ≤ 2σ₀^(3/2); batches enter as σ₀² = σ²/T₀ and σ_m² = σ²/m.
+    (the fourth lemma of its proof) with 640 α³ L_H^(3/2) ≤ 1/120, a = 1, ε₀ = 0, β = T^(−s), s = 2/3. By the
+    definition of δ in the proof, E δ₁^(3/2) ≤ 2σ₀^(3/2). Batches enter as σ₀² = σ²/T₀ and σ_m² = σ²/m.
 
     Slips of the paper:
-        - The last term comes from 2155 α³β³L³ and α³ ≤ 1/(76800 L_H^(3/2)); that is 0.029 β³L³/L_H^(3/2), not
-          3β³L^(3/2)/100. `repaired` has 2155 α³β³L³.
-        - The line before the last has 2727 E δ₁^(3/2)/β without 1/T; the last one is right.
-        - ‖∇F‖^(2/3) stands once for ‖∇F‖^(3/2), and −‖∇F‖^(3/2)/3 once without its sign.
-        - 1/6 − 9/59 is 5/354, not 5/504: 101 could be 71, and what follows from it smaller, too. Not changed.
+        - The last term comes from 2155 α³β³L³ and α³ ≤ 1/(76800 L_H^(3/2)). That is 0.029 β³L³/L_H^(3/2), not
+          3β³L^(3/2)/100. `repaired` uses 2155 α³β³L³.
+        - The line before the last has 2727 E δ₁^(3/2)/β without 1/T. The last line is right.
+        - The proof writes ‖∇F‖^(2/3) once in place of ‖∇F‖^(3/2), and −‖∇F‖^(3/2)/3 once without its sign.
+        - 1/6 − 9/59 is 5/354, not 5/504. So 101 could be 71, and the constants after it smaller. This is not changed.
 
     Args:
         T: the number of steps.
         L: Lipschitz constant of ∇F.
         L_H: Lipschitz constant of the Hessian.
-        Delta: F(w₀) − inf F, or more.
-        sigma: E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
-        initial_batch: T₀.
-        batch: m.
-        lr: α, if not the largest that the theorem allows.
-        s: β = T^(−s); any s in (0, 1) converges, 2/3 the fastest.
-        repaired: the constants that the proof gives once its slips are repaired.
-        check: raise a ValueError if a condition is violated, instead of a `ConditionWarning`.
+        Delta: Δ, an upper bound of F(w₀) − inf F.
+        sigma: σ, with E‖g − ∇F‖² ≤ σ² for the gradient g of one sample.
+        initial_batch: T₀, the samples of the first gradient.
+        batch: m, the samples of every other gradient.
+        lr: α. Default: the largest value that the theorem allows.
+        s: exponent in β = T^(−s). Every s in (0, 1) converges, and 2/3 the fastest.
+        repaired: use the constants that the proof gives once its slips are repaired.
+        check: raise a ValueError if a condition is violated. Default: issue a `ConditionWarning`.
 
     Example:
         >>> settings = adamplus.theory.theorem2(10**6, L=1, L_H=1, Delta=1, sigma=0)
@@ -147,7 +147,7 @@ def theorem2(
     require_numbers(L=L, L_H=L_H, Delta=Delta, sigma=sigma)
     require_positive(lr=lr)
     if not 0 < s < 1:
-        raise ValueError(f"s must be in (0, 1), got {s}: β is T^(−s), and the theorem has 2/3")
+        raise ValueError(f"s must be in (0, 1), got {s} (β is T^(−s), and the theorem has s = 2/3)")
     limit = root(1, 120 * 640 * L_H**1.5, 3)
     alpha = least([limit]) if lr is None else lr
 

@@ -1,4 +1,4 @@
-"""Noisy nonconvex problems whose constants are known, many runs at a time."""
+"""Noisy nonconvex problems with known constants, evaluated for many runs at a time."""
 
 from ._double_well import DoubleWell
 from ._logistic import Logistic

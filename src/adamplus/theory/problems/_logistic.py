@@ -1,4 +1,4 @@
-"""Logistic regression with a nonconvex penalty: constants computed from the data."""
+"""Logistic regression with a nonconvex penalty, whose constants are computed from the data."""
 
 import math
 from typing import Any
@@ -13,23 +13,24 @@ PENALTY = (3 * math.sqrt(3) / 8, 2.0, 24 * math.sqrt(1 - 2 / math.sqrt(5)) * (2 
 
 
 class Logistic(FiniteSum):
-    r"""F(w) = mean over rows of log(1 + exp(−y_i x_i·w)) + λ Σ_j w_j²/(1 + w_j²).
+    r"""Logistic regression: F(w) = mean over rows of log(1 + exp(−y_i x_i·w)) + λ Σ_j w_j²/(1 + w_j²).
 
-    The penalty is bounded and nonconvex, as in many papers of this field. A sample is rows with replacement. Constants
-    follow from the data by the largest derivatives of both parts: 1/4 and 1/(6√3) of the logistic loss, and
+    The penalty is bounded and nonconvex, as in many papers of this field. A sample is rows drawn with replacement. The
+    constants follow from the data and the largest derivatives of both parts, which are 1/4 and 1/(6√3) for the
+    logistic loss:
 
     - L = λ_max(XᵀX/n)/4 + 2λ,
     - L_H = λ_max(mean of ‖x_i‖ x_i x_iᵀ)/(6√3) + 4.669λ,
     - G = min(mean‖x_i‖, λ_max(XᵀX/n)^(1/2)) + 0.650 λ √d,
     - σ² = mean‖x_i‖², ℓ² = mean of (‖x_i‖²/4 + 2λ)²,
-    - inf F ≥ 0: `minimum` is that 0, not the infimum itself.
+    - inf F ≥ 0: `minimum` is this 0, not the infimum itself.
 
     Args:
-        inputs: X, of shape (rows, d); by itself, 200 rows of 10 normal numbers, always the same.
-        targets: y, +1 or −1; by itself, the sides of a plane with one in ten wrong.
-        penalty: λ.
-        dtype: of everything that is computed.
-        device: where it is computed.
+        inputs: X, of shape (rows, d). Default: 200 fixed rows of 10 normal numbers.
+        targets: y, each +1 or −1. Default: the sides of a plane, with one in ten wrong.
+        penalty: λ, the weight of the penalty.
+        dtype: dtype of all tensors.
+        device: device of all tensors. Default: the CPU.
 
     Example:
         >>> problem = adamplus.theory.problems.Logistic()
@@ -72,17 +73,17 @@ class Logistic(FiniteSum):
         self.minimum: float = 0.0
 
     def start(self, runs: int, generator: torch.Generator | None = None) -> Tensor:
-        """Zero, in every run."""
+        """Return zero as the starting point of every run."""
         return torch.zeros(runs, self.dim, dtype=self.dtype, device=self.device)
 
     def losses(self, w: Tensor) -> Tensor:
-        """The loss of every row of data, penalty included, at every row of w."""
+        """Return the loss of every row of data, penalty included, at every row of w."""
         margins = (w @ self.inputs.T) * self.targets
         bounded = (w**2 / (1 + w**2)).sum(1, keepdim=True)
         return torch.nn.functional.softplus(-margins) + self.penalty * bounded
 
     def gradient(self, w: Tensor, sample: Any = None) -> Tensor:
-        """∇F at every row of w, or the sample's estimate of it."""
+        """Return ∇F at every row of w, or the estimate of ∇F by a sample."""
         margins = (w @ self.inputs.T) * self.targets
         weights = 1 / len(self.inputs) if sample is None else sample
         pulls = -self.targets * torch.sigmoid(-margins) * weights

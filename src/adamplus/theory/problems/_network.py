@@ -1,4 +1,4 @@
-"""A small network: a problem as people have them, whose constants can only be estimated."""
+"""A small neural network: a realistic problem, whose constants can only be estimated."""
 
 import torch
 from torch import Tensor
@@ -7,21 +7,21 @@ from ._problem import FiniteSum
 
 
 class Network(FiniteSum):
-    r"""F(w) = mean squared error of a network of one tanh layer on rows of a smooth function, plus (λ/2)‖w‖².
+    r"""Small neural network with one tanh layer: F(w) = mean squared error on a smooth function + (λ/2)‖w‖².
 
-    Its gradient is not globally Lipschitz, so there are no constants L, L_H, G and σ for all points. Those here are
-    estimates (`exact` is False): the largest values at `points` normal points as wide as where runs start, pairs of
-    neighbours for L_H, times `margin`. They serve to choose settings, not to prove anything.
+    The gradient is not globally Lipschitz, so no constants L, L_H, G and σ hold for all points. The constants here are
+    estimates (`exact` is False): the largest values at `points` random points, drawn like the starting points, times
+    `margin`. L_H is estimated from pairs of neighbours. Use them to choose settings, not to prove anything.
 
     Args:
-        inputs: of shape (rows, features); by itself, 64 rows of 4 normal numbers, always the same.
-        targets: of shape (rows,); by itself, the sum of the sines of the inputs.
-        hidden: how many units the layer has.
-        decay: λ.
-        points: at how many points constants are estimated.
-        margin: by how much they are enlarged.
-        dtype: of everything that is computed.
-        device: where it is computed.
+        inputs: data of shape (rows, features). Default: 64 fixed rows of 4 normal numbers.
+        targets: targets of shape (rows,). Default: the sum of the sines of the inputs.
+        hidden: number of units of the layer.
+        decay: λ, the weight decay.
+        points: number of points at which the constants are estimated.
+        margin: factor by which the estimates are enlarged.
+        dtype: dtype of all tensors.
+        device: device of all tensors. Default: the CPU.
 
     Example:
         >>> problem = adamplus.theory.problems.Network(hidden=3)
@@ -66,11 +66,11 @@ class Network(FiniteSum):
         self._estimate(points, margin)
 
     def start(self, runs: int, generator: torch.Generator | None = None) -> Tensor:
-        """Normal numbers of standard deviation 1/2."""
+        """Return normal starting points of standard deviation 1/2."""
         return self._normal(runs, self.dim, generator=generator) / 2
 
     def losses(self, w: Tensor) -> Tensor:
-        """The squared error of every row of data, decay included, at every row of w."""
+        """Return the squared error of every row of data, decay included, at every row of w."""
         features, hidden = self.inputs.shape[1], self.hidden
         first, bias, second, last = w.split([features * hidden, hidden, hidden, 1], dim=1)
         units = torch.einsum("nf,rfh->rnh", self.inputs, first.unflatten(1, (features, hidden)))
@@ -91,7 +91,7 @@ class Network(FiniteSum):
         self.smoothness: float = margin * self._turning(w, near)
 
     def _turning(self, w: Tensor, near: Tensor) -> float:
-        """The largest ℓ with which the gradients of single rows changed, in the mean, from w to near."""
+        """The largest root mean square change of single rows' gradients from w to near, per distance: an ℓ."""
         rows = len(self.inputs)
         one_each = torch.eye(rows, dtype=self.dtype, device=self.device)
         changes = [

@@ -1,4 +1,4 @@
-"""What a problem is: values, gradients, samples of both, and the constants that the theorems ask for."""
+"""Base classes of problems: values, gradients, samples of both, and the constants that the theorems need."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -8,21 +8,21 @@ from torch import Tensor
 
 
 class Problem(ABC):
-    """A function F to minimise, with noise, for many runs at once.
+    """Base class of a function F to minimise, with noise, for many runs at once.
 
-    Points are rows: w is of shape (runs, dim), and whatever is told of it has a leading dimension of runs. Every run
-    has its own noise. A sample is drawn once and can be evaluated anywhere, as methods that compare two points need.
+    Points are rows: w has shape (runs, dim), and every result has a leading dimension of runs. Each run has its own
+    noise. A sample is drawn once and can be evaluated at any point, as methods that compare two points need.
 
     Attributes:
-        dim: how many numbers a point is.
+        dim: number of coordinates of a point.
         L: Lipschitz constant of ∇F.
         L_H: Lipschitz constant of the Hessian.
         G: the largest ‖∇F‖.
-        sigma: E‖g − ∇F‖² ≤ σ² for the gradient g of one sample, at every point.
-        smoothness: ℓ with E‖g(x) − g(y)‖² ≤ ℓ²‖x − y‖² for the gradients of one sample at any two points; what the
-            paper's Table 1 calls individual smoothness, in the mean that SPIDER's and STORM's kin need.
+        sigma: σ, with E‖g − ∇F‖² ≤ σ² for the gradient g of one sample, at every point.
+        smoothness: ℓ with E‖g(x) − g(y)‖² ≤ ℓ²‖x − y‖² for the gradients of one sample at any two points. The paper's
+            Table 1 calls it individual smoothness. SPIDER, STORM and similar methods need it in this mean.
         minimum: inf F, or a number below it.
-        exact: whether the constants are proved; otherwise they are estimates.
+        exact: whether the constants are proved. If False, they are estimates.
 
     Example:
         >>> problem = adamplus.theory.problems.DoubleWell(dim=3, sigma=0.5)
@@ -51,39 +51,42 @@ class Problem(ABC):
 
     @abstractmethod
     def start(self, runs: int, generator: torch.Generator | None = None) -> Tensor:
-        """Where the runs begin."""
+        """Return the starting points of the runs, of shape (runs, dim)."""
 
     @abstractmethod
     def draw(self, runs: int, batch: int, generator: torch.Generator | None = None) -> Any:
-        """One sample of `batch` draws for every run, to evaluate at any point."""
+        """Return a sample of `batch` draws for every run, which can be evaluated at any point."""
 
     @abstractmethod
     def value(self, w: Tensor, sample: Any = None) -> Tensor:
-        """F at every row of w, or the sample's estimate of it."""
+        """Return F at every row of w, or the estimate of F by a sample."""
 
     def gradient(self, w: Tensor, sample: Any = None) -> Tensor:
-        """∇F at every row of w, or the sample's estimate of it."""
+        """Return ∇F at every row of w, or the estimate of ∇F by a sample."""
         with torch.enable_grad():
             w = w.detach().requires_grad_()
             return torch.autograd.grad(self.value(w, sample).sum(), w)[0]
 
     def sample(self, w: Tensor, batch: int, generator: torch.Generator | None = None) -> tuple[Tensor, Any]:
-        """A stochastic gradient at w, and the sample that it is of."""
+        """Return a stochastic gradient at w, and its sample."""
         sample = self.draw(len(w), batch, generator)
         return self.gradient(w, sample), sample
 
     def gap(self, w: Tensor) -> float:
-        """Δ: the most that F at a row of w is above `minimum`."""
+        """Return Δ, the largest difference of F at a row of w and `minimum`."""
         return float(self.value(w).max()) - self.minimum
 
     def _normal(self, *shape: int, generator: torch.Generator | None) -> Tensor:
-        """Standard normal numbers, made where the generator is, so that a seed gives the same ones on any device."""
+        """Return normal numbers, drawn on the generator's device: a seed gives the same numbers on every device."""
         made = generator.device if generator is not None else self.device
         return torch.randn(shape, generator=generator, dtype=self.dtype, device=made).to(self.device)
 
 
 class FiniteSum(Problem):
-    """F is the mean of one function per row of data; a sample is rows drawn with replacement, as their weights."""
+    """Base class of an F that is the mean of one function per row of data.
+
+    A sample is rows drawn with replacement, stored as the weights of the rows.
+    """
 
     def __init__(self, inputs: Tensor, targets: Tensor, dim: int, dtype: torch.dtype, device: Any) -> None:
         super().__init__(dim, dtype, device)
@@ -92,10 +95,10 @@ class FiniteSum(Problem):
 
     @abstractmethod
     def losses(self, w: Tensor) -> Tensor:
-        """The loss of every row of data at every row of w: (runs, rows)."""
+        """Return the loss of every row of data at every row of w, of shape (runs, rows)."""
 
     def draw(self, runs: int, batch: int, generator: torch.Generator | None = None) -> Tensor:
-        """How often each row was drawn, over the batch: (runs, rows)."""
+        """Return how often each row was drawn, divided by the batch size, of shape (runs, rows)."""
         rows = len(self.inputs)
         made = generator.device if generator is not None else self.device
         drawn = torch.randint(rows, (runs, batch), generator=generator, device=made).to(self.device)
@@ -103,12 +106,12 @@ class FiniteSum(Problem):
         return counts.scatter_add_(1, drawn, counts.new_ones(1, 1).expand(runs, batch)).div_(batch)
 
     def value(self, w: Tensor, sample: Tensor | None = None) -> Tensor:
-        """F at every row of w, or the sample's estimate of it."""
+        """Return F at every row of w, or the estimate of F by a sample."""
         losses = self.losses(w)
         return losses.mean(1) if sample is None else (losses * sample).sum(1)
 
     def variance(self, w: Tensor) -> Tensor:
-        """E‖g − ∇F‖² for the gradient g of one row, exactly, at every row of w."""
+        """Return the exact E‖g − ∇F‖² for the gradient g of one row of data, at every row of w."""
         rows = len(self.inputs)
         one_each = torch.eye(rows, dtype=self.dtype, device=self.device)
         each = [self.gradient(point.expand(rows, -1), one_each) for point in w]
