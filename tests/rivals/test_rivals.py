@@ -1,4 +1,4 @@
-"""What holds for every rival: checkpoints, rows as runs, closures, groups, errors, and that it gets somewhere."""
+"""Tests of what holds for every rival: checkpoints, rows as runs, closures, groups, errors and progress."""
 
 import copy
 import pickle
@@ -34,7 +34,7 @@ PROBLEM = DoubleWell(3, sigma=0.3)
 
 
 def walk(optimizer: Any, w: Tensor, steps: range, problem: DoubleWell = PROBLEM) -> None:
-    """Step number i sees the same sample whenever it is taken."""
+    """Take the given steps. Step i always sees the same sample."""
     for i in steps:
         batch = 16 if getattr(optimizer, "large_batch_next", False) else 2
         sample = problem.draw(len(w), batch, torch.Generator().manual_seed(i))
@@ -58,7 +58,7 @@ def start(runs: int, dtype: torch.dtype = torch.float64) -> nn.Parameter:
 
 @pytest.mark.parametrize("name", MAKE)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(name: str, dtype: torch.dtype):
+def test_a_run_continues_from_its_checkpoint_bit_for_bit(name: str, dtype: torch.dtype):
     problem = DoubleWell(3, sigma=0.3, dtype=torch.float32 if dtype == torch.bfloat16 else dtype)
     for scope in [{}, {"norm_scope": "row"}] if name in SCOPED else [{}]:
         for stop in (5, 20):  # before and after the first stages end
@@ -76,7 +76,7 @@ def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(name: str, dtype: torch.d
 
 
 @pytest.mark.parametrize("name", MAKE)
-def test_copies_and_pickles_walk_on_alike(name: str):
+def test_copies_and_pickles_take_the_same_steps(name: str):
     w = start(1)
     optimizer = MAKE[name]([w])
     walk(optimizer, w, range(5))
@@ -89,7 +89,7 @@ def test_copies_and_pickles_walk_on_alike(name: str):
 
 
 @pytest.mark.parametrize("name", MAKE)
-def test_rows_are_runs_that_do_not_know_of_each_other(name: str):
+def test_rows_are_runs_that_do_not_depend_on_each_other(name: str):
     scope = {"norm_scope": "row"} if name in SCOPED else {}
     w = start(4)
     alone = [nn.Parameter(row.detach().clone()[None]) for row in w]
@@ -120,11 +120,11 @@ def test_the_gradient_becomes_small(name: str):
     w = nn.Parameter(problem.start(16, torch.Generator().manual_seed(1)))
     optimizer = MAKE[name]([w], **({"norm_scope": "row"} if name in SCOPED else {}))
     walk(optimizer, w, range(150), problem)
-    assert float(problem.gradient(w.detach()).norm(dim=1).mean()) < 0.25  # from 1.2
+    assert float(problem.gradient(w.detach()).norm(dim=1).mean()) < 0.25  # it is 1.2 at the start
 
 
 @pytest.mark.parametrize("name", TWO_POINTS)
-def test_a_missing_closure_is_told_with_what_it_must_do(name: str):
+def test_the_error_of_a_missing_closure_says_what_it_must_do(name: str):
     w = start(1)
     w.grad = torch.ones_like(w)
     with pytest.raises(RuntimeError, match="the gradient of one sample at two points: pass step\\(\\) a closure"):
@@ -132,7 +132,7 @@ def test_a_missing_closure_is_told_with_what_it_must_do(name: str):
 
 
 @pytest.mark.parametrize("name", TWO_POINTS)
-def test_the_closure_is_called_at_two_points_but_once_where_the_method_restarts(name: str):
+def test_the_closure_is_called_at_two_points_and_once_at_a_restart(name: str):
     w = start(1)
     optimizer = MAKE[name]([w])
     visited: list[Tensor] = []
@@ -156,7 +156,7 @@ def test_the_closure_is_called_at_two_points_but_once_where_the_method_restarts(
 
 
 @pytest.mark.parametrize("name", TWO_POINTS)
-def test_a_parameter_that_has_a_gradient_at_the_second_point_alone_is_not_touched(name: str):
+def test_a_parameter_with_a_gradient_only_at_the_second_point_is_not_touched(name: str):
     w, idle = start(1), nn.Parameter(torch.ones(3))
     optimizer = MAKE[name]([w, idle])
     calls: list[int] = []
@@ -173,7 +173,7 @@ def test_a_parameter_that_has_a_gradient_at_the_second_point_alone_is_not_touche
 
 
 @pytest.mark.parametrize("name", TWO_POINTS)
-def test_a_closure_that_fails_at_the_second_point_leaves_the_parameters_where_they_were(name: str):
+def test_a_closure_that_fails_at_the_second_point_leaves_the_parameters_unchanged(name: str):
     w = start(1)
     optimizer = MAKE[name]([w])
     calls: list[int] = []
@@ -212,7 +212,7 @@ def test_a_step_without_any_gradient_changes_nothing(name: str):
 
 
 @pytest.mark.parametrize("name", MAKE)
-def test_a_group_may_join_later_and_is_then_stepped_too(name: str):
+def test_a_group_that_is_added_later_is_stepped(name: str):
     w, late = start(2), nn.Parameter(torch.full((2, 3), 2.0, dtype=torch.float64))
     optimizer = MAKE[name]([w])
     walk(optimizer, w, range(5))
@@ -246,7 +246,7 @@ def test_schedulers_change_the_rate(name: str):
     assert torch.equal(end(0.0), start(1))
 
 
-def test_a_checkpoint_brings_its_own_period():
+def test_a_checkpoint_restores_its_period():
     w = start(1)
     saved = MAKE["SPIDER"]([w]).state_dict()
     optimizer = rivals.SPIDER([w], period=100)
@@ -256,7 +256,7 @@ def test_a_checkpoint_brings_its_own_period():
 
 
 @pytest.mark.parametrize("name", ["SPIDER", "STORM", "Prox-SARAH", "SNVRG", "SGD"])
-def test_an_optimizer_takes_its_recipe(name: str):
+def test_an_optimizer_accepts_its_recipe(name: str):
     recipe, cls = {
         "SPIDER": (rivals.SPIDER.recipe(0.1, 1.0, 1.0), rivals.SPIDER),
         "STORM": (rivals.STORM.recipe(1.0, 1.0), rivals.STORM),

@@ -1,4 +1,4 @@
-"""Every rival beside a plain transcription of its algorithm: one vector, float64, loops as the papers write them."""
+"""Tests of every rival against a plain transcription of its algorithm, with the loops of its paper, in float64."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ LARGE, SMALL = 7, 2
 
 
 def gradient(x: Tensor, sample: Tensor) -> Tensor:
-    """The mean over the sample's rows ξ of ∇(Σ_i cos(ξ_i x_i) + ξ·x + ‖x‖²/20)."""
+    """Mean over the sample's rows ξ of ∇(Σ_i cos(ξ_i x_i) + ξ·x + ‖x‖²/20)."""
     return (sample - sample * torch.sin(sample * x)).mean(0) + x / 10
 
 
@@ -218,7 +218,7 @@ RIVALS: dict[str, tuple[Callable[..., Any], Callable[..., Tensor], dict[str, st.
 
 
 def samples(optimizer: Any) -> int:
-    """How many samples the optimizer asks for."""
+    """Number of samples that the optimizer needs for its next step."""
     if isinstance(optimizer, rivals.SNVRG):
         return LARGE - optimizer.level_next
     return LARGE if getattr(optimizer, "large_batch_next", False) else SMALL
@@ -227,7 +227,7 @@ def samples(optimizer: Any) -> int:
 @pytest.mark.parametrize("name", RIVALS)
 @hypothesis.settings(max_examples=40)
 @hypothesis.given(data=st.data(), seed=st.integers(0, 2**32 - 1), grouped=st.booleans())
-def test_a_rival_walks_with_its_transcription(name: str, data: st.DataObject, seed: int, grouped: bool):
+def test_a_rival_takes_the_steps_of_its_transcription(name: str, data: st.DataObject, seed: int, grouped: bool):
     make, transcription, strategies = RIVALS[name]
     settings = {key: data.draw(strategy, key) for key, strategy in strategies.items()}
     x0 = torch.randn(DIM, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
@@ -248,12 +248,12 @@ def test_a_rival_walks_with_its_transcription(name: str, data: st.DataObject, se
             break
     expected = transcription(x0, drawing(seed + 1), **settings)
     walked = torch.cat([p.detach().flatten() for p in w])
-    # 36 steps in float64, in another order of operations, that stretch roundings by at most |1 + lr · 10| each
+    # 36 steps in float64 in another order of operations: each amplifies rounding errors by at most |1 + lr · 10|
     torch.testing.assert_close(walked, expected, rtol=1e-8, atol=1e-8)
 
 
-def test_stages_do_end_in_such_walks_by_the_papers_rule():
-    """Or the walks would have shown one stage only."""
+def test_stages_end_by_the_papers_rule_in_the_compared_runs():
+    """Otherwise the comparison would cover only one stage."""
     w = nn.Parameter(torch.ones(DIM, dtype=torch.float64))
     optimizer = rivals.StagewiseAdaGrad([w], lr=25.0, gamma=0.5, bound=20)
     draw = drawing(0)

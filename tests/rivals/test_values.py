@@ -1,4 +1,4 @@
-"""Settings of the rivals: values that are refused, and the recipes of their papers by hand."""
+"""Tests of the rivals' settings: refused values, and recipes calculated by hand."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +11,12 @@ from adamplus import rivals
 
 
 def wrong(settings: dict[str, Any]) -> Any:
-    """What types forbid, too."""
+    """Hide from the type checker that the settings are wrong."""
     return settings
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "message"),
     [
         (lambda w: rivals.SPIDER([w], lr=-1.0), "lr must be finite and at least 0, got -1.0"),
         (lambda w: rivals.SPIDER([w], length=0.0), "length must be finite and above 0, got 0.0"),
@@ -43,21 +43,21 @@ def wrong(settings: dict[str, Any]) -> Any:
         (lambda w: rivals.StagewiseAdaGrad([w], stage_steps=0), "stage_steps must be None or a whole number"),
         (lambda w: rivals.EscapingSGD([w], radius=0.0), "radius must be finite and above 0, got 0.0"),
         (lambda w: rivals.PAdam([{"params": [w], "lr": -0.1}]), "lr must be finite and at least 0, got -0.1"),
-        (lambda w: rivals.SPIDER([{"params": [w], "period": 3}]), "period holds for all groups"),
-        (lambda w: rivals.SNVRG([{"params": [w], "loops": (3,)}]), "loops holds for all groups"),
+        (lambda w: rivals.SPIDER([{"params": [w], "period": 3}]), "period must be the same in all groups, got 3"),
+        (lambda w: rivals.SNVRG([{"params": [w], "loops": (3,)}]), "loops must be the same in all groups"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(call: Callable[[Tensor], Any], words: str):
-    with pytest.raises(ValueError, match=words):
+def test_invalid_values_are_refused(call: Callable[[Tensor], Any], message: str):
+    with pytest.raises(ValueError, match=message):
         call(nn.Parameter(torch.ones(1)))
 
 
 def test_complex_parameters_are_refused():
-    with pytest.raises(TypeError, match=r"SPIDER takes real parameters: give it torch\.view_as_real"):
+    with pytest.raises(TypeError, match=r"SPIDER needs real parameters.* pass torch\.view_as_real"):
         rivals.SPIDER([nn.Parameter(torch.ones(2, dtype=torch.complex64))])
 
 
-def test_recipes_by_hand():
+def test_recipes_match_calculations_by_hand():
     spider = rivals.SPIDER.recipe(epsilon=0.1, L=2.0, sigma=0.5, n_0=2.0)
     assert spider.settings == {"lr": 1 / 8, "length": 0.025, "period": 10}
     assert spider.batches == (50, 5)
@@ -77,10 +77,10 @@ def test_recipes_by_hand():
     assert sgd.settings == {"lr": pytest.approx(0.001), "radius": pytest.approx(0.1), "ball_steps": 2500}
 
 
-def test_storm_forgets_everything_at_most():
-    """c η² is 40 after the first step: with a = 40 and not 1, d would be far from the gradient."""
+def test_the_a_of_storm_is_at_most_1():
+    """c η² is 40 after the first step. With a = 40 instead of 1, d would be far from the gradient."""
     w = nn.Parameter(torch.tensor([2.0, 0.0], dtype=torch.float64))
-    scale = iter((1.0, 3.0, 3.0))  # of the samples; the second is seen at both points
+    scale = iter((1.0, 3.0, 3.0))  # one scale per sample; the second is seen at both points
     optimizer = rivals.STORM([w], lr=1.0, w=4.0, c=160.0)
 
     def step() -> None:
@@ -96,5 +96,5 @@ def test_storm_forgets_everything_at_most():
 
     step()  # η = 1 / (4 + 4)^(1/3) = 1/2, a = 160/4
     assert w[0].item() == pytest.approx(1.0)
-    step()  # G² is 9 more, and d the gradient, 3
+    step()  # G² grows by 9, and d is the gradient, 3
     assert w[0].item() == pytest.approx(1.0 - 3 / 17 ** (1 / 3))

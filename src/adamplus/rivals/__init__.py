@@ -1,4 +1,4 @@
-"""The methods of the paper's Table 1 that torch.optim does not have (NIGT is `adamplus.NIGT`)."""
+"""Methods of the paper's Table 1 that torch.optim does not have. (NIGT is `adamplus.NIGT`.)"""
 
 from ._adam_type import GeneralizedAdam, PAdam
 from ._base import Recipe

@@ -1,4 +1,4 @@
-"""Methods of Adam's type with proofs: generalized Adam (AMSGrad, AdaFom) and PAdam."""
+"""Adam-type methods with convergence proofs: generalized Adam (AMSGrad, AdaFom) and PAdam."""
 
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ MOMENTS = ("amsgrad", "adafom")
 
 
 class GeneralizedAdam(Rival):
-    r"""Generalized Adam, Algorithm 1 of its paper, in the two forms whose convergence it proves.
+    r"""Generalized Adam (Algorithm 1 of its paper), in the two forms with a proof of convergence.
 
     .. math::
         m_t &= \beta_1 m_{t-1} + (1-\beta_1) g_t, \qquad x_{t+1} = x_t - \frac{\alpha}{\sqrt t}
@@ -26,16 +26,16 @@ class GeneralizedAdam(Rival):
         && \text{(AMSGrad)} \\
         \hat v_t &= \textstyle\frac1t \sum_{i\le t} g_i^2 && \text{(AdaFom)}
 
-    As in the paper, there is no correction of bias, unlike in torch.optim.Adam(amsgrad=True); α/√t is the step of its
-    corollaries. ε is not in the paper, which assumes that no first gradient is 0.
+    There is no bias correction, as in the paper and unlike in torch.optim.Adam(amsgrad=True). α/√t is the step size of
+    the paper's corollaries. The paper has no ε: it assumes that no coordinate of the first gradient is 0.
 
     Args:
         params: parameters or parameter groups, as in torch.optim.
-        lr: α.
-        betas: β₁ and β₂; AdaFom has no β₂.
-        second_moment: "amsgrad" or "adafom".
-        decay: divide α by √t; without, schedulers have the lr to themselves.
-        eps: ε.
+        lr: α, the learning rate.
+        betas: β₁ and β₂. AdaFom does not use β₂.
+        second_moment: form of v̂, "amsgrad" or "adafom".
+        decay: divide α by √t. Pass False if a scheduler sets the learning rate.
+        eps: ε, added to the denominator.
 
     Example:
         >>> w = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
@@ -92,14 +92,14 @@ class PAdam(Rival):
         m_t = \beta_1 m_{t-1} + (1-\beta_1) g_t, \quad v_t = \beta_2 v_{t-1} + (1-\beta_2) g_t^2, \quad
         \hat v_t = \max(\hat v_{t-1}, v_t), \quad x_{t+1} = x_t - \alpha \frac{m_t}{(\sqrt{\hat v_t} + \epsilon)^{2p}}
 
-    As in the paper's Algorithm 1, there is no correction of bias, which its authors' code has; ε is that code's.
+    There is no bias correction, as in the paper's Algorithm 1 and unlike in its authors' code. ε is that of the code.
 
     Args:
         params: parameters or parameter groups, as in torch.optim.
-        lr: α.
+        lr: α, the learning rate.
         betas: β₁ and β₂.
-        power: p in (0, 1/2]; the paper's experiments have 1/8.
-        eps: ε.
+        power: p in (0, 1/2]. The paper's experiments use 1/8.
+        eps: ε, added to the denominator.
 
     Example:
         >>> w = torch.nn.Parameter(torch.tensor([1.0]))
@@ -147,5 +147,5 @@ def _largest_second_moment(state: dict[str, Any], p: Tensor, beta: float) -> Ten
 
 
 def _gradient(p: Tensor) -> Tensor:
-    assert p.grad is not None  # it is one of those that move
+    assert p.grad is not None  # the caller loops over parameters that have a gradient
     return p.grad

@@ -1,4 +1,4 @@
-"""What the rivals share: settings that are checked, a count of steps, and norms over everything or over each run."""
+"""Base class of the rivals: checked settings, a count of steps, and norms over everything or over each run."""
 
 import math
 from abc import ABC, abstractmethod
@@ -31,62 +31,67 @@ SCOPE: Rule = (lambda x: x in ("global", "row"), "'global' or 'row'")
 
 
 class Recipe(NamedTuple):
-    """What a method's own paper would have its settings be.
+    """Settings and batch sizes that a method's own paper recommends.
 
     Example:
         >>> recipe = adamplus.rivals.SPIDER.recipe(epsilon=0.1, L=1.0, sigma=1.0)
         >>> w = torch.nn.Parameter(torch.ones(3))
         >>> optimizer = adamplus.rivals.SPIDER([w], **recipe.settings)
-        >>> recipe.batches                        # a large one at every restart, small ones between
+        >>> recipe.batches                        # the large batch of a restart, and the batch of other steps
         (200, 20)
     """
 
     settings: dict[str, Any]
     """Keyword arguments of the optimizer."""
     batches: tuple[int, ...]
-    """How many samples a step averages: of a restart first; of level l, where a method has levels, at place l."""
+    """Samples per step. The first is the batch of a restart. For methods with levels, item l belongs to level l."""
 
 
 class Rival(Optimizer, ABC):
-    """A torch.optim optimizer whose norms, where it has any, are over all parameters together.
+    """Base class of torch.optim optimizers whose norms, if any, are over all parameters together.
 
-    With norm_scope="row" the parameters hold many runs at once: row i of every parameter belongs to run i, norms are
-    taken for each row, and runs do not know of each other.
+    With norm_scope="row" the parameters hold many runs at once: row i of every parameter belongs to run i. Norms are
+    then taken for each row, so the runs do not depend on each other.
     """
 
     rules: ClassVar[dict[str, Rule]] = {}
-    """Which values a group's settings may have."""
+    """Rules for the values of a group's settings."""
     shared: ClassVar[tuple[str, ...]] = ()
-    """Settings that hold for all groups."""
+    """Names of the settings that all groups share."""
     progress: ClassVar[dict[str, Any]] = {}
-    """What is counted for all groups together, and what it starts from."""
+    """Counters that all groups share, and their initial values."""
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         super().__init__(params, {**defaults, **self.progress, "steps": 0})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group; its settings default to the optimizer's, and some hold for all groups."""
+        """Add a parameter group. Its settings default to the optimizer's; shared settings must not differ."""
         settings = {**self.defaults, **param_group}
-        for name, (allowed, words) in self.rules.items():
+        for name, (allowed, description) in self.rules.items():
             if not allowed(settings[name]):
-                raise ValueError(f"{name} must be {words}, got {settings[name]!r}")
+                raise ValueError(f"{name} must be {description}, got {settings[name]!r}")
         for name in self.shared:
             if settings[name] != self.defaults[name]:
-                raise ValueError(f"{name} holds for all groups: pass it to the optimizer, not {settings[name]!r} here")
+                raise ValueError(
+                    f"{name} must be the same in all groups, got {settings[name]!r} in a group and "
+                    f"{self.defaults[name]!r} for the optimizer: pass it to the optimizer"
+                )
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         group.update({name: self.param_groups[0][name] for name in (*self.shared, *self.progress, "steps")})
         if any(p.is_complex() for p in group["params"]):
             self.param_groups.pop()
-            raise TypeError(f"{type(self).__name__} takes real parameters: give it torch.view_as_real of complex ones")
+            raise TypeError(
+                f"{type(self).__name__} needs real parameters, got a complex one: pass torch.view_as_real of it"
+            )
 
     @property
     def steps(self) -> int:
-        """How many steps were taken."""
+        """Number of steps taken."""
         return self._common("steps")
 
     def _common(self, name: str) -> Any:
-        """What is the same in all groups, as the last checkpoint has it."""
+        """Value of a setting or counter that all groups share. A loaded checkpoint may have changed it."""
         return self.param_groups[0][name]
 
     @torch.no_grad()
@@ -94,7 +99,10 @@ class Rival(Optimizer, ABC):
         """Take one step.
 
         Args:
-            closure: re-evaluates the model and returns the loss.
+            closure: function that re-evaluates the model and returns the loss.
+
+        Returns:
+            The loss of the closure, or None without a closure.
         """
         loss = None
         if closure is not None:
@@ -106,26 +114,26 @@ class Rival(Optimizer, ABC):
 
     @abstractmethod
     def _take(self) -> None:
-        """Move the parameters by the gradients that they have."""
+        """Move the parameters by their gradients."""
 
     def _count(self) -> None:
         for group in self.param_groups:
             group["steps"] += 1
 
     def _moving(self) -> list[tuple[dict[str, Any], Tensor]]:
-        """The parameters that have a gradient, each with its group."""
+        """Parameters that have a gradient, each with its group."""
         return [(group, p) for group in self.param_groups for p in group["params"] if p.grad is not None]
 
     def _norm(self, tensors: Iterable[Tensor]) -> Tensor:
         return self._total(t.to(_precise(t)).square() for t in tensors).sqrt()
 
     def _total(self, tensors: Iterable[Tensor]) -> Tensor:
-        """The sum over everything, or over each row."""
+        """Sum over everything, or over each row."""
         sums = [t.to(_precise(t)).flatten(1).sum(1) if self._rows else t.to(_precise(t)).sum() for t in tensors]
         return torch.stack([s.to(sums[0].device) for s in sums]).sum(0)
 
     def _largest(self, tensors: Iterable[Tensor]) -> Tensor:
-        """The largest of everything, or of each row."""
+        """Maximum over everything, or over each row."""
         largest = [t.flatten(1).amax(1) if self._rows else t.amax() for t in tensors]
         return torch.stack([x.to(largest[0].device) for x in largest]).amax(0)
 
@@ -135,7 +143,7 @@ class Rival(Optimizer, ABC):
 
 
 def spread(value: Tensor, like: Tensor) -> Tensor:
-    """A number, or one for each row, in a shape that multiplies `like`; truth values stay what they are."""
+    """Reshape a number, or one number per row, to multiply `like`. Booleans keep their dtype."""
     value = value.to(like.device) if value.dtype == torch.bool else value.to(like)
     return value.reshape(-1, *[1] * (like.ndim - 1)) if value.ndim else value
 

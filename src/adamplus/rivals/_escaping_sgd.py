@@ -1,4 +1,4 @@
-"""SGD as its sharp analysis has it: small constant steps, restarted whenever they leave a ball, averaged in the end."""
+"""SGD with the stopping rule of its sharp analysis: constant steps, restarts outside a ball, and a final average."""
 
 import math
 from typing import Any, ClassVar
@@ -10,23 +10,23 @@ from ._base import COUNT, POSITIVE, RATE, SCOPE, NormScope, Recipe, Rival, Rule,
 
 
 class EscapingSGD(Rival):
-    r"""SGD with the stopping rule of Fang, Lin and Zhang (their Algorithm 1), the SGD of the paper's Table 1.
+    r"""SGD with the stopping rule of Fang, Lin and Zhang (their Algorithm 1): the SGD of the paper's Table 1.
 
     .. math::
         x^{k+1} = x^k - \eta g(x^k), \qquad \text{and if } \|x^{k+1} - x^0\| > B:\ x^0 \leftarrow x^{k+1},\ k
         \leftarrow 0
 
-    until k = K₀: then the result is the mean of x⁰ … x^{K₀−1}, in the parameters, which stay there from then on.
-    With a Lipschitz Hessian, η of the order ε^1.5, B of the order ε^0.5 and K₀ of the order ε^−2 give ε^−3.5
+    until k = K₀. The method then sets the parameters to its result, the mean of x⁰ … x^{K₀−1}, and does not move them
+    again. With a Lipschitz Hessian, η of the order ε^1.5, B of the order ε^0.5 and K₀ of the order ε^−2 give ε^−3.5
     evaluations in all.
 
     Args:
         params: parameters or parameter groups, as in torch.optim.
-        lr: η.
-        radius: B.
-        ball_steps: K₀.
-        norm_scope: the distance over everything ("global"), or for each row of the parameters, as a run of its own that
-            ends by itself ("row").
+        lr: η, the learning rate.
+        radius: B, the radius of the ball.
+        ball_steps: K₀, the number of steps within a ball after which the method ends.
+        norm_scope: "global": one distance over all parameters. "row": one distance per row of the parameters, where
+            each row is a separate run with its own end.
 
     Example:
         >>> w = torch.nn.Parameter(torch.tensor([1.0]))
@@ -58,10 +58,10 @@ class EscapingSGD(Rival):
 
     @staticmethod
     def recipe(epsilon: float, L_H: float, sigma: float, lr_constant: float = 1.0) -> Recipe:  # noqa: N803
-        """The paper's settings up to the constants and logarithms of its Õ(·).
+        """Return the paper's settings, up to the constants and logarithms of its Õ(·).
 
-        B = (ε/L_H)^(1/2), η = lr_constant · ε^1.5/(σ² L_H^(1/2)), K₀ = 1/(η (L_H ε)^(1/2)). The analysis assumes that η
-        is also below 1/L.
+        B = (ε/L_H)^(1/2), η = lr_constant · ε^1.5/(σ² L_H^(1/2)), K₀ = 1/(η (L_H ε)^(1/2)). The analysis also
+        assumes that η is below 1/L.
         """
         lr = lr_constant * epsilon**1.5 / (sigma**2 * L_H**0.5)
         steps = max(1, math.ceil(1 / (lr * (L_H * epsilon) ** 0.5)))
@@ -69,7 +69,7 @@ class EscapingSGD(Rival):
 
     @property
     def finished(self) -> torch.Tensor:
-        """Whether the method has stopped; of each row, where rows are runs."""
+        """Whether the method has ended: one value, or one per row if norm_scope is "row"."""
         return torch.as_tensor(self._common("finished"))
 
     def _take(self) -> None:

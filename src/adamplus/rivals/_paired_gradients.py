@@ -1,4 +1,4 @@
-"""Estimates of the gradient that compare one sample at two points: what SPIDER, STORM, Prox-SARAH and SNVRG share."""
+"""Base classes of SPIDER, STORM, Prox-SARAH and SNVRG, whose estimates compare one sample at two points."""
 
 from abc import abstractmethod
 from typing import Any
@@ -12,7 +12,7 @@ Gradients = dict[Tensor, Tensor]
 
 
 class PairedGradients(Rival):
-    """Base class of optimizers whose closure is called up to twice a step, at two points, on the same sample.
+    """Base class of optimizers that call the closure up to twice per step: on one sample, at two points.
 
     Example:
         >>> issubclass(adamplus.rivals.STORM, adamplus.rivals.PairedGradients)
@@ -21,7 +21,7 @@ class PairedGradients(Rival):
 
     @property
     def large_batch_next(self) -> bool:
-        """Whether the next step restarts, and its closure should average the method's large batch."""
+        """Whether the next step is a restart, for which the closure should average the method's large batch."""
         return False
 
     @torch.no_grad()
@@ -29,13 +29,13 @@ class PairedGradients(Rival):
         """Take one step.
 
         Args:
-            closure: computes the loss of one sample at what the parameters hold, calls backward and returns the loss;
-                it is called twice, at two points, and the sample (dropout included) must be the same in both.
-                Gradients are set to None before each call. When `large_batch_next`, the sample is a large one, and
-                the closure is called once.
+            closure: function that computes the loss of one sample at the current parameters, calls backward and
+                returns the loss. It is called twice, at two points, and both calls must use the same sample
+                (dropout included). Gradients are set to None before each call. If `large_batch_next`, the closure
+                is called once, and its sample should be the large batch.
 
         Returns:
-            The loss at the point that the step starts from, whose gradients the parameters keep.
+            The loss at the point from which the step starts. The parameters keep the gradients of this point.
         """
         if closure is None:
             raise RuntimeError(
@@ -45,7 +45,7 @@ class PairedGradients(Rival):
         loss, here = self._evaluate(closure)
         points = {} if self.large_batch_next else self._other_points(list(here))
         there = self._evaluate_at(points, closure) if points else {}
-        self.zero_grad(set_to_none=True)  # or a parameter that has a gradient there alone would move
+        self.zero_grad(set_to_none=True)  # a parameter with a gradient only at the other point must not move
         for p, g in here.items():
             p.grad = g
         self._estimate(here, there)
@@ -55,11 +55,11 @@ class PairedGradients(Rival):
 
     @abstractmethod
     def _other_points(self, moving: list[Tensor]) -> dict[Tensor, Tensor]:
-        """The points to compare with, of those parameters that have one."""
+        """Points to compare with, for the parameters that have one."""
 
     @abstractmethod
     def _estimate(self, here: Gradients, there: Gradients) -> None:
-        """Make the estimate from the gradients at both points; what is not in `there` starts anew."""
+        """Update the estimate from the gradients at both points. Parameters that are not in `there` restart."""
 
     def _evaluate(self, closure: Closure) -> tuple[Any, Gradients]:
         self.zero_grad(set_to_none=True)
@@ -80,7 +80,7 @@ class PairedGradients(Rival):
 
 
 class Recursive(PairedGradients):
-    """v = g(x_t) + keep · (v − g(x_{t−1})), with both gradients of one sample; v = g(x_t) at a restart."""
+    """Base class of estimates v = g(x_t) + keep · (v − g(x_{t−1})) on one sample, and v = g(x_t) at a restart."""
 
     def _other_points(self, moving: list[Tensor]) -> dict[Tensor, Tensor]:
         return {p: self.state[p]["previous"] for p in moving if self.state[p]}

@@ -1,4 +1,4 @@
-"""Prox-SARAH: recursive gradient estimates, a proximal step, and an average with where it started."""
+"""Prox-SARAH: recursive gradient estimates, a proximal step, and an average with the starting point of the step."""
 
 import math
 from collections.abc import Callable
@@ -14,22 +14,22 @@ WEIGHT: Rule = (lambda x: POSITIVE[0](x) and x <= 1, "in (0, 1]")
 
 
 class ProxSARAH(Recursive):
-    r"""Prox-SARAH, Algorithm 1 of its paper with constant step sizes, for F(w) + ψ(w).
+    r"""Prox-SARAH (Algorithm 1 of its paper) with constant step sizes, for F(w) + ψ(w).
 
     .. math::
         v_0 &= g_b(w_0), \qquad v_t = v_{t-1} + g_{\hat b}(w_t) - g_{\hat b}(w_{t-1}) \\
         \hat w_{t+1} &= \mathrm{prox}_{\eta\psi}(w_t - \eta v_t), \qquad
         w_{t+1} = (1-\gamma) w_t + \gamma \hat w_{t+1}, \qquad t = 0 \ldots m
 
-    and from w_{m+1} anew. The caller gives the samples: b of them when `large_batch_next`, else b̂, the same ones in
-    both calls of a step's closure. The loss is F's alone. The theorem is of an iterate drawn at random.
+    and again from w_{m+1}. The caller chooses the samples: b of them if `large_batch_next`, else b̂, and the same ones
+    in both calls of a step's closure. The loss is that of F alone. The theorem is about a random iterate.
 
     Args:
         params: parameters or parameter groups, as in torch.optim.
-        lr: η.
-        gamma: γ in (0, 1].
-        inner: m; a large batch comes every m + 1 steps.
-        prox: prox(x, η) = argmin_y ψ(y) + ‖y − x‖²/(2η) of one tensor; by itself ψ = 0. It is no part of state_dict().
+        lr: η, the step size of the proximal step.
+        gamma: γ in (0, 1], the weight of the average.
+        inner: m. Every step whose number is a multiple of m + 1 uses a large batch.
+        prox: prox(x, η) = argmin_y ψ(y) + ‖y − x‖²/(2η) for one tensor. Default: ψ = 0. It is not in state_dict().
 
     Example:
         >>> w = torch.nn.Parameter(torch.tensor([4.0, 0.5]))
@@ -63,19 +63,19 @@ class ProxSARAH(Recursive):
         self.prox = prox
         super().__init__(params, {"lr": lr, "gamma": gamma, "inner": inner})
 
-    def __getstate__(self) -> dict[str, Any]:  # torch's own forgets what it does not know
+    def __getstate__(self) -> dict[str, Any]:  # torch's method drops attributes that it does not know
         return {**super().__getstate__(), "prox": self.prox}
 
     @staticmethod
     def recipe(L: float, inner: int, batch: int = 1, large_batch: int = 1) -> Recipe:  # noqa: N803
-        """Its constant steps (Theorem 8): γ = 1/(L√(ωm)), η = 2√(ωm)/(4√(ωm) + 1), ω = 3/(2b̂)."""
+        """Return the constant steps of Theorem 8: γ = 1/(L√(ωm)), η = 2√(ωm)/(4√(ωm) + 1), ω = 3/(2b̂)."""
         root = math.sqrt(1.5 / batch * inner)
         settings = {"lr": 2 * root / (4 * root + 1), "gamma": min(1.0, 1 / (L * root)), "inner": inner}
         return Recipe(settings, (large_batch, batch))
 
     @property
     def large_batch_next(self) -> bool:
-        """Whether the next step restarts, and its closure should average b samples."""
+        """Whether the next step is a restart, for which the closure should average b samples."""
         return self.steps % (self._common("inner") + 1) == 0
 
     def _take(self) -> None:

@@ -1,4 +1,4 @@
-"""SNVRG: nested reference points, the inner ones renewed more often and with smaller batches."""
+"""SNVRG: nested reference points, where inner ones are renewed more often and with smaller batches."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ LOOPS: Rule = (
 
 
 class SNVRG(PairedGradients):
-    r"""SNVRG with K levels: One-epoch-SNVRG (Algorithm 1 of its paper), epoch after epoch from the last iterate.
+    r"""SNVRG with K levels: One-epoch-SNVRG (Algorithm 1 of its paper), repeated from the last iterate.
 
     At step t of an epoch of T = T₁⋯T_K, r is the least level j with t mod T_{j+1}⋯T_K = 0, and
 
@@ -27,13 +27,13 @@ class SNVRG(PairedGradients):
         g^{(r)} &= g_{B_r}(x_t) - g_{B_r}(x^{(r-1)}), \quad g^{(l)} = 0 \text{ for } l > r, && \text{otherwise} \\
         x^{(l)} &= x_t \text{ for } l \ge r, \qquad x_{t+1} = x_t - \alpha \textstyle\sum_l g^{(l)}
 
-    The caller gives the samples: as many as the level `level_next` asks for, the same ones in both calls of a step's
-    closure; level 0 is the large batch. The theorem is of an iterate drawn at random.
+    The caller chooses the samples: as many as the level `level_next` needs, and the same ones in both calls of a step's
+    closure. Level 0 is the large batch. The theorem is about a random iterate.
 
     Args:
         params: parameters or parameter groups, as in torch.optim.
-        lr: α, 1/(10M) with M = 6L in the paper.
-        loops: T₁ … T_K.
+        lr: α, the learning rate, which is 1/(10M) with M = 6L in the paper.
+        loops: T₁ … T_K, the lengths of the nested loops.
 
     Example:
         >>> w = torch.nn.Parameter(torch.ones(2))
@@ -61,9 +61,9 @@ class SNVRG(PairedGradients):
 
     @staticmethod
     def recipe(L: float, levels: int) -> Recipe:  # noqa: N803
-        """T₁ = 2, T_l = 2^(2^(l−2)), B_l = 6^(K−l+1) (T_l⋯T_K)², B = 2^(2^K), α = 1/(60L), recalled and not copied.
+        """Return T₁ = 2, T_l = 2^(2^(l−2)), B_l = 6^(K−l+1) (T_l⋯T_K)², B = 2^(2^K), α = 1/(60L), as the paper does.
 
-        B should be of the order σ²/ε²; the paper has K = log log B.
+        The formulas are quoted from memory. B should be of the order σ²/ε²; the paper has K = log log B.
         """
         loops = tuple(2 if level == 1 else 2**2 ** (level - 2) for level in range(1, levels + 1))
         batches = [2**2**levels]
@@ -72,14 +72,14 @@ class SNVRG(PairedGradients):
 
     @property
     def level_next(self) -> int:
-        """The level r of the next step: 0 for the large batch B, l for B_l."""
+        """Level r of the next step: 0 for the large batch B, l for B_l."""
         loops = self._common("loops")
         t = self.steps % math.prod(loops)
         return next(level for level in range(len(loops) + 1) if t % math.prod(loops[level:]) == 0)
 
     @property
     def large_batch_next(self) -> bool:
-        """Whether the next step starts an epoch, and its closure should average B samples."""
+        """Whether the next step starts an epoch, for which the closure should average B samples."""
         return self.level_next == 0
 
     def _other_points(self, moving: list[Tensor]) -> dict[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""SPIDER: normalised steps along a path of gradient differences, restarted with a large batch."""
+"""SPIDER: normalised steps with an estimate that sums gradient differences and restarts with a large batch."""
 
 import math
 from typing import ClassVar
@@ -10,21 +10,21 @@ from ._paired_gradients import Recursive
 
 
 class SPIDER(Recursive):
-    r"""SPIDER-SFO, option II of its Algorithm 1.
+    r"""SPIDER-SFO (Algorithm 1 of its paper, option II).
 
     .. math::
         v_k &= g_{S_1}(x_k) \text{ if } k \bmod q = 0, \text{ else } g_{S_2}(x_k) - g_{S_2}(x_{k-1}) + v_{k-1} \\
         x_{k+1} &= x_k - \min\left(\frac{\epsilon}{Ln_0\|v_k\|}, \frac{1}{2Ln_0}\right) v_k
 
-    The caller gives the samples: S₁ of them when `large_batch_next`, else S₂, the same ones in both calls of a step's
-    closure. The theorem is of an iterate drawn at random.
+    The caller chooses the samples: S₁ of them if `large_batch_next`, else S₂, and the same ones in both calls of a
+    step's closure. The theorem is about a random iterate.
 
     Args:
         params: parameters or parameter groups, as in torch.optim.
         lr: 1/(2Ln₀), the largest step size.
         length: ε/(Ln₀), the largest length of a step.
-        period: q, how many steps there are from one large batch to the next.
-        norm_scope: ‖v‖ over everything ("global"), or for each row of the parameters, as a run of its own ("row").
+        period: q, the number of steps from one large batch to the next.
+        norm_scope: "global": ‖v‖ over all parameters. "row": one ‖v‖ per row, where each row is a separate run.
 
     Example:
         >>> w = torch.nn.Parameter(torch.tensor([4.0, 0.0]))
@@ -60,7 +60,7 @@ class SPIDER(Recursive):
 
     @staticmethod
     def recipe(epsilon: float, L: float, sigma: float, n_0: float = 1.0) -> Recipe:  # noqa: N803
-        """The settings of its Theorem 1: S₁ = 2σ²/ε², S₂ = 2σ/(εn₀), q = σn₀/ε, n₀ from 1 to 2σ/ε."""
+        """Return the settings of Theorem 1: S₁ = 2σ²/ε², S₂ = 2σ/(εn₀), q = σn₀/ε, n₀ from 1 to 2σ/ε."""
         settings = {
             "lr": 1 / (2 * L * n_0),
             "length": epsilon / (L * n_0),
@@ -70,7 +70,7 @@ class SPIDER(Recursive):
 
     @property
     def large_batch_next(self) -> bool:
-        """Whether the next step restarts, and its closure should average S₁ samples."""
+        """Whether the next step is a restart, for which the closure should average S₁ samples."""
         return self.steps % self._common("period") == 0
 
     def _take(self) -> None:
@@ -79,7 +79,7 @@ class SPIDER(Recursive):
             return
         norm = self._norm(self.state[p]["v"] for _, p in moving)
         for group, p in moving:
-            # length/‖v‖ is infinite where v is 0, and lr the lesser
+            # length/‖v‖ is infinite if v is 0, and lr is then the smaller
             p.sub_(spread((group["length"] / norm).clamp(max=group["lr"]), p) * self.state[p]["v"])
 
 

@@ -1,4 +1,4 @@
-"""Stagewise AdaGrad: AdaGrad on regularised stages, each from the average of the last one's iterates."""
+"""Stagewise AdaGrad: AdaGrad on regularised stages, each from the average of the previous stage's iterates."""
 
 from typing import Any, ClassVar
 
@@ -10,26 +10,26 @@ from ._base import COUNT, POSITIVE, RATE, SCOPE, NormScope, Rival, Rule, spread
 
 
 class StagewiseAdaGrad(Rival):
-    r"""Stagewise AdaGrad: the framework of its paper (Algorithm 1) around its AdaGrad.
+    r"""Stagewise AdaGrad: the stagewise framework of its paper (Algorithm 1) with AdaGrad.
 
     Stage s minimises F(x) + ‖x − x_{s−1}‖²/(2γ) from x_{s−1}, with g_t its gradient at x_t, η_s = α/√s and
 
     .. math::
         H_t = G + \Big(\sum_{i\le t} g_i^2\Big)^{1/2}, \qquad x_{t+1} = x_{s-1} - \eta_s H_t^{-1} \sum_{i\le t} g_i
 
-    until T ≥ M_s max((G + max_i‖g_{1:T,i}‖)/2, Σ_i‖g_{1:T,i}‖), where M_s = 24γ/η_s; x_s is the mean of x_1 … x_T.
-    The constants of that rule are recalled, and agree with the 12γ/η_s steps of the paper's stagewise SGD. As the sum
-    over coordinates makes stages of large models endless, `stage_steps` sets their lengths instead. The theorem is of
-    an x_s that is drawn with probabilities that grow with s.
+    until T ≥ M_s max((G + max_i‖g_{1:T,i}‖)/2, Σ_i‖g_{1:T,i}‖), where M_s = 24γ/η_s. Then x_s is the mean of x_1 … x_T.
+    The constants of this rule are quoted from memory, and agree with the 12γ/η_s steps of the paper's stagewise SGD.
+    The sum over coordinates makes the stages of large models endless, so `stage_steps` can set their lengths instead.
+    The theorem is about an x_s drawn with probabilities that grow with s.
 
     Args:
         params: parameters or parameter groups, as in torch.optim.
-        lr: α.
-        gamma: γ; 1/(2L) for an L-smooth F, or anything below 1/L.
-        bound: G, the largest coordinate that a gradient has.
-        stage_steps: T_s = stage_steps · s; by itself, the rule above.
-        norm_scope: the rule's max and sum over everything ("global"), or for each row of the parameters, as a run
-            of its own whose stages end by themselves ("row").
+        lr: α, the learning rate of the first stage.
+        gamma: γ. Use 1/(2L), or any value below 1/L, for an L-smooth F.
+        bound: G, the largest coordinate of a gradient.
+        stage_steps: sets the length of stage s to T_s = stage_steps · s. Default: the rule above.
+        norm_scope: "global": max and sum of the rule over all parameters. "row": one rule per row of the parameters,
+            where each row is a separate run with its own stages.
 
     Example:
         >>> w = torch.nn.Parameter(torch.tensor([1.0]))
@@ -101,7 +101,7 @@ class StagewiseAdaGrad(Rival):
         )
 
     def _ended(self, moving: list[tuple[dict[str, Any], Tensor]]) -> Tensor:
-        """Whether the stage is over; of each row, where rows are runs."""
+        """Whether the stage is over: one value, or one per row if norm_scope is "row"."""
         group = moving[0][0]
         stage, steps = torch.as_tensor(group["stage"]), torch.as_tensor(group["stage_step"])
         if group["stage_steps"] is not None:
@@ -112,7 +112,7 @@ class StagewiseAdaGrad(Rival):
         return steps.to(total) >= multiple * torch.maximum(longest.to(total) / 2, total)
 
     def _restart(self, p: Tensor, ended: Tensor) -> None:
-        """From the mean, where a stage has ended."""
+        """Begin a new stage from the mean, in the runs whose stage has ended."""
         state = self.state[p]
         p.copy_(torch.where(ended, state["mean"], p))
         state["anchor"] = torch.where(ended, p, state["anchor"])

@@ -1,4 +1,4 @@
-"""STORM: momentum that corrects itself by a second gradient, with adaptive steps and no large batches."""
+"""STORM: momentum with a correction by a second gradient, adaptive steps and no large batches."""
 
 from typing import Any, ClassVar
 
@@ -11,22 +11,22 @@ from ._paired_gradients import Gradients, Recursive
 
 
 class STORM(Recursive):
-    r"""STORM, Algorithm 1 of its paper.
+    r"""STORM (Algorithm 1 of its paper).
 
     .. math::
         \eta_t &= k / (w + \textstyle\sum_{i\le t} G_i^2)^{1/3}, \qquad G_i = \|g(x_i;\xi_i)\| \\
         x_{t+1} &= x_t - \eta_t d_t, \qquad a_{t+1} = c\eta_t^2 \\
         d_{t+1} &= g(x_{t+1};\xi_{t+1}) + (1-a_{t+1})(d_t - g(x_t;\xi_{t+1}))
 
-    `a` is at most 1 here, as in its authors' own code; with the w of its theorem it always is. Unlike that code, and
-    like the paper, G is the norm over everything, and d is not clipped.
+    `a` is at most 1 here, as in its authors' code; with the w of the theorem it always is. G is the norm over
+    everything and d is not clipped, as in the paper and unlike in that code.
 
     Args:
         params: parameters or parameter groups, as in torch.optim.
-        lr: k.
-        w: what Σ G² starts from; the paper's experiments have 0.1, as for k.
-        c: how fast d forgets.
-        norm_scope: G over everything ("global"), or for each row of the parameters, as a run of its own ("row").
+        lr: k, the scale of the learning rate.
+        w: initial value of Σ G². The paper's experiments use 0.1 for w and k.
+        c: factor of a: the larger it is, the faster d forgets.
+        norm_scope: "global": G over all parameters. "row": one G per row, where each row is a separate run.
 
     Example:
         >>> w = torch.nn.Parameter(torch.tensor([2.0, 0.0]))
@@ -54,7 +54,7 @@ class STORM(Recursive):
 
     @staticmethod
     def recipe(L: float, G: float, b: float = 1.0) -> Recipe:  # noqa: N803
-        """The settings of its Theorem 1, where G bounds the gradient of every sample, and b is any positive number."""
+        """Return the settings of Theorem 1, where G bounds every sample's gradient and b is any positive number."""
         k = b * G ** (2 / 3) / L
         c = 28 * L**2 + G**2 / (7 * L * k**3)
         w = max((4 * L * k) ** 3, 2 * G**2, (c * k / (4 * L)) ** 3)
