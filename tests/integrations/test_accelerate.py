@@ -1,4 +1,4 @@
-"""Accelerate with Adam⁺: nothing but `follow(model)`, or its own `optimizer.train()` and `optimizer.eval()`."""
+"""Tests of Accelerate with Adam⁺, which needs only `follow(model)` or `optimizer.train()` and `optimizer.eval()`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def _forget_the_last_accelerator() -> Iterator[None]:
 
 
 class Run:
-    """A model, its optimizer and data, as Accelerate hands them back."""
+    """A model, its optimizer and data, as Accelerate returns them."""
 
     def __init__(self, follow: bool, **settings: Any) -> None:
         self.accelerator = Accelerator(cpu=True, **settings)
@@ -56,7 +56,7 @@ class Run:
 
 
 def by_hand(each: int) -> tuple[list[Tensor], list[Tensor]]:
-    """w and ŵ after an epoch of the same run without Accelerate."""
+    """w and ŵ after one epoch of the same run without Accelerate."""
     model = small_model()
     optimizer = AdamPlus(model.parameters())
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.9)
@@ -86,7 +86,7 @@ def test_evaluation_is_at_w_with_accumulation_and_clipping(follow: bool, each: i
 @pytest.mark.parametrize("follow", [True, False], ids=["follow", "by hand"])
 @pytest.mark.parametrize("evaluating", [True, False], ids=["saved at w", "saved at ŵ"])
 @pytest.mark.parametrize("precision", ["no", "bf16"])
-def test_a_resumed_run_ends_with_the_bits_of_one_that_went_through(
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_run(
     tmp_path: Path, follow: bool, evaluating: bool, precision: str
 ):
     settings: Any = {"mixed_precision": precision, "gradient_accumulation_steps": 2}

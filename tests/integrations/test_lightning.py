@@ -1,4 +1,4 @@
-"""PyTorch Lightning with Adam⁺: where it validates, what it saves, how it resumes."""
+"""Tests of PyTorch Lightning with Adam⁺: validation, checkpoints and resuming."""
 
 import importlib
 import sys
@@ -23,7 +23,7 @@ BATCHES = 6  # an epoch
 
 
 class Regression(lightning.LightningModule):
-    """The small model; notes what the parameters were whenever it is evaluated."""
+    """The small model, which records its parameters at every evaluation."""
 
     def __init__(self, follow: bool = False, **settings: Any) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class OldName(pytorch_lightning.LightningModule):
 
 
 class FailAt(Callback):
-    """Ends a run in the middle, as a machine does."""
+    """Callback that ends a run in the middle, like a machine that stops."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -86,12 +86,12 @@ def trainer(path: Path, *callbacks: Callback, switch: bool = True, **settings: A
 
 
 def batches(same: bool = False) -> Any:
-    """An epoch's; all the same where a run resumes inside an epoch, which Lightning begins anew."""
+    """Batches of an epoch. They are all equal if a run resumes inside an epoch, which Lightning restarts."""
     return DataLoader([batch(0 if same else i) for i in range(BATCHES)], batch_size=None)  # pyright: ignore
 
 
 def twin(steps: int, switches: set[int], each: int = 1, clip: float | None = None, same: bool = False) -> Any:
-    """The same run by hand, which looks at w after the given steps: {step: w}."""
+    """The same run without Lightning: {step: w} for the given steps."""
     model = small_model()
     optimizer = AdamPlus(model.parameters())
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.9)
@@ -141,7 +141,7 @@ def test_validation_within_an_epoch_with_accumulation_and_clipping(tmp_path: Pat
 
 
 def test_without_the_callback_lightning_validates_and_saves_w_hat(tmp_path: Path):
-    """What the callback is for; the day that this fails, Lightning may need none."""
+    """The callback is needed because of this. If the test fails, Lightning may no longer need the callback."""
     module = Regression()
     run = trainer(tmp_path, switch=False)
     run.fit(module, batches(), batches())
@@ -152,7 +152,7 @@ def test_without_the_callback_lightning_validates_and_saves_w_hat(tmp_path: Path
     assert not same(net(saved["state_dict"]), w[24])
 
 
-def test_without_the_callback_a_followed_model_cannot_go_on_after_validation(tmp_path: Path):
+def test_without_the_callback_a_followed_model_cannot_continue_after_validation(tmp_path: Path):
     class Followed(Regression):
         training_step: Any = lambda self, data, index: nn.functional.mse_loss(self.net(data[0]), data[1])
 
@@ -174,11 +174,11 @@ def test_checkpoints_hold_w(tmp_path: Path, weights_only: bool, every: dict[str,
         assert same(loaded.weights(), w[step])
 
 
-@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty")  # the one to resume from
+@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty")  # the folder to resume from
 @pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before the epoch ended")
 @pytest.mark.parametrize("at", [12, 16], ids=["between epochs", "inside an epoch"])
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "bf16-true"])
-def test_a_resumed_run_ends_with_the_bits_of_one_that_went_through(tmp_path: Path, at: int, precision: Any):
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_run(tmp_path: Path, at: int, precision: Any):
     def run(path: Path, *callbacks: Callback, resume: Path | None = None) -> Regression:
         files = ModelCheckpoint(path, "{step}", save_top_k=-1, every_n_train_steps=4)
         module = Regression()
@@ -242,7 +242,7 @@ def test_testing_predicting_and_the_best_checkpoint_after_fit(tmp_path: Path):
     assert all(same(seen, w[at]) for _, seen in module.seen)
 
 
-def test_several_optimizers_are_switched_and_foreign_ones_left_alone(tmp_path: Path):
+def test_several_optimizers_are_switched_and_other_classes_left_alone(tmp_path: Path):
     class Two(Regression):
         def __init__(self) -> None:
             super().__init__()
@@ -288,13 +288,13 @@ def test_a_run_without_adam_plus_is_refused_before_it_starts(tmp_path: Path):
     assert not module.seen
 
 
-def test_the_older_name_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_callback_works_under_the_older_name_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     monkeypatch.delitem(sys.modules, "adamplus.integrations.lightning")
     older = importlib.import_module("adamplus.integrations.lightning").AdamPlusCallback
     assert issubclass(older, pytorch_lightning.Callback)
     quiet: Any = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-    mixed: Any = AdamPlusCallback  # where both names are installed
+    mixed: Any = AdamPlusCallback  # if both names are installed
     for cls in (older, mixed):
         module = OldName()
         run = pytorch_lightning.Trainer(

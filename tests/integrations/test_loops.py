@@ -1,4 +1,4 @@
-"""Loops without a trainer: a plain one, one as timm writes it, and one under Lightning's Fabric."""
+"""Tests of loops without a trainer: a plain loop, a loop like timm's, and a loop with Lightning's Fabric."""
 
 import copy
 import math
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from adamplus import AdamPlus
 
 BATCHES = 6
-ROUNDING = 1e-6  # w is computed here in another order than by the optimizer; ŵ is a thousand times as far
+ROUNDING = 1e-6  # w is computed in another order than in the optimizer; ŵ is a thousand times as far away
 
 
 def same(a: list[Tensor], b: list[Tensor]) -> bool:
@@ -32,7 +32,7 @@ def epoch(model: nn.Module, optimizer: Any, first: int = 0, last: int = BATCHES)
 
 
 def w_of(optimizer: AdamPlus) -> list[Tensor]:
-    """ŵ + c z, from the parameters in train mode."""
+    """w as ŵ + c z, from the parameters in train mode."""
     pairs = [(p, optimizer.state[p]) for group in optimizer.param_groups for p in group["params"]]
     return [p.detach() + s["offset"] * s["z"] for p, s in pairs]
 
@@ -61,8 +61,10 @@ def test_a_plain_loop_evaluates_and_ships_w_and_resumes():
 
 
 class Timm:
-    """What timm's train.py does, without timm, which needs torchvision: groups with `lr_scale`, a schedule that writes
-    the group's lr, an average of the model, `model.train()` and `model.eval()`, one file for all.
+    """Training loop like that of timm's train.py. timm itself needs torchvision.
+
+    It has groups with `lr_scale`, a schedule that writes the groups' lr, an average of the model, `model.train()` and
+    `model.eval()`, and one file for everything.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -97,7 +99,7 @@ class Timm:
 
 
 @pytest.mark.parametrize("recovery", [False, True], ids=["after validation", "within an epoch"])
-def test_a_loop_as_timm_writes_it(recovery: bool):
+def test_a_loop_like_that_of_timm_evaluates_w_and_resumes(recovery: bool):
     run = Timm()
     run.epochs(0, 2)
     w = values(run.optimizer)
@@ -107,7 +109,7 @@ def test_a_loop_as_timm_writes_it(recovery: bool):
     assert same(list(saved["state_dict"].values()), w) is not recovery
     run.epochs(2, 4)
     assert not run.optimizer.training
-    run.average.train()  # a copy follows nobody
+    run.average.train()  # a copy follows no model
     assert not run.optimizer.training
 
     resumed = Timm(seed=1)
@@ -117,7 +119,7 @@ def test_a_loop_as_timm_writes_it(recovery: bool):
     assert same(list(resumed.average.parameters()), list(run.average.parameters()))
 
 
-def test_fabric(tmp_path: Path):
+def test_a_fabric_loop_evaluates_w_and_resumes(tmp_path: Path):
     def start(seed: int) -> tuple[Any, Any, Any, AdamPlus]:
         fabric = lightning.fabric.Fabric(accelerator="cpu", devices=1)
         raw = AdamPlus((model := small_model(seed)).parameters())

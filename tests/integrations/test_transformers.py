@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer with Adam⁺: where it evaluates, what it saves, how it resumes."""
+"""Tests of Hugging Face's Trainer with Adam⁺: evaluation, checkpoints and resuming."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from adamplus import AdamPlus
 from adamplus.integrations.transformers import AdamPlusCallback
 
 SETTINGS: dict[str, Any] = {"lr": 0.3, "beta": 0.2}
-ROUNDING = 1e-6  # w is computed here in another order than by the optimizer; ŵ is a thousand times as far
+ROUNDING = 1e-6  # w is computed in another order than in the optimizer; ŵ is a thousand times as far away
 
 
 def weights(model: Any) -> list[Tensor]:
@@ -25,7 +25,7 @@ def same(a: list[Tensor], b: list[Tensor]) -> bool:
 
 
 class Watch(TrainerCallback):
-    """Notes w after each step, and what the parameters are in each evaluation; may end the run, as a machine does."""
+    """Callback that records w after each step and the parameters at each evaluation, and may end the run."""
 
     def __init__(self, fail_at: int | None = None, stop_at: int | None = None) -> None:
         self.fail_at, self.stop_at = fail_at, stop_at
@@ -52,7 +52,7 @@ def trainer(
 ) -> Trainer:
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=16, n_positions=8, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
-    model = GPT2LMHeadModel(config)  # with dropout: resuming depends on random numbers, too
+    model = GPT2LMHeadModel(config)  # with dropout, so that resuming depends on the random state
     tokens = torch.arange(8) + torch.arange(40)[:, None] ** 2
     data: Any = [{"input_ids": row % 16, "labels": row % 16} for row in tokens]
     if how == "optimizers":
@@ -72,7 +72,7 @@ def trainer(
 
 
 @pytest.mark.parametrize("how", ["optimizers", "optimizer_cls_and_kwargs"])
-def test_the_trainer_evaluates_at_w_without_help(tmp_path: Path, how: str):
+def test_the_trainer_evaluates_at_w_without_the_callback(tmp_path: Path, how: str):
     watch = Watch()
     run = trainer(tmp_path, watch, how=how, eval_strategy="steps", eval_steps=5, weight_decay=0.1)
     run.train()
@@ -85,7 +85,7 @@ def test_the_trainer_evaluates_at_w_without_help(tmp_path: Path, how: str):
 
 
 def test_without_the_callback_checkpoints_and_the_end_are_at_w_hat(tmp_path: Path):
-    """What the callback is for; the day that this fails, the Trainer may need none."""
+    """The callback is needed because of this. If the test fails, the Trainer may no longer need the callback."""
     watch = Watch()
     run = trainer(tmp_path, watch, save_strategy="steps", save_steps=8)
     run.train()
@@ -106,7 +106,7 @@ def test_without_the_callback_checkpoints_and_the_end_are_at_w_hat(tmp_path: Pat
     ],
     ids=["steps", "steps beside evaluations", "epochs", "best", "model only", "never"],
 )
-def test_with_the_callback_what_is_saved_and_left_is_w(tmp_path: Path, arguments: dict[str, Any], saves: list[int]):
+def test_with_the_callback_checkpoints_and_end_are_at_w(tmp_path: Path, arguments: dict[str, Any], saves: list[int]):
     watch = Watch()
     run = trainer(tmp_path, watch, AdamPlusCallback(), **arguments)
     run.train()
@@ -128,7 +128,7 @@ def test_with_the_callback_what_is_saved_and_left_is_w(tmp_path: Path, arguments
     ],
     ids=["callback", "no callback", "callback, bf16, accumulation, clipping"],
 )
-def test_a_resumed_run_ends_with_the_bits_of_one_that_went_through(
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_run(
     tmp_path: Path, how: str, switch: bool, arguments: dict[str, Any]
 ):
     often: Any = {"save_strategy": "steps", "save_steps": 6, "eval_strategy": "steps", "eval_steps": 9, **arguments}
@@ -147,9 +147,9 @@ def test_a_resumed_run_ends_with_the_bits_of_one_that_went_through(
     assert same(run("part", resume=True), whole)
 
 
-def test_the_best_model_is_loaded_as_it_was_saved_and_evaluated_as_it_is(tmp_path: Path):
-    """In train mode, the first evaluation after loading would add what belongs to the last step."""
-    watch = Watch(stop_at=17)  # not a step that is evaluated
+def test_the_best_model_is_loaded_and_evaluated_exactly_as_it_was_saved(tmp_path: Path):
+    """In train mode, the first evaluation after loading would add the offset of the last step."""
+    watch = Watch(stop_at=17)  # a step that is not evaluated
     settings: Any = {"save_steps": 5, "eval_steps": 5, "save_strategy": "steps", "eval_strategy": "steps"}
     best: Any = {"load_best_model_at_end": True, "metric_for_best_model": "loss", "greater_is_better": True}
     run = trainer(tmp_path, watch, AdamPlusCallback(), **settings, **best)

@@ -1,1 +1,1 @@
-"""Callbacks for trainers that do not switch between ŵ and w by themselves; `docs/trainers.md` tells which do."""
+"""Callbacks for trainers that do not switch between ŵ and w. `docs/trainers.md` lists what each trainer needs."""

@@ -1,4 +1,4 @@
-"""PyTorch Lightning: train at ŵ; validate, save and finish at w."""
+"""PyTorch Lightning callback: train at ŵ, and validate, save and finish at w."""
 
 from contextlib import ExitStack
 from functools import partial
@@ -16,11 +16,11 @@ else:
 
 
 class AdamPlusCallback(Callback):
-    """Have Lightning evaluate, save and finish at w, and train at ŵ.
+    """Lightning callback that trains at ŵ, and evaluates, saves and finishes at w.
 
-    Every Adam⁺ optimizer of the run is switched; others are left alone. Whatever `trainer.save_checkpoint` writes, for
-    `ModelCheckpoint` and weights alone included, has w in the model, and resumes bit for bit. After `fit()`, also
-    after one that failed, the model is at w.
+    It switches every Adam⁺ optimizer of the run and leaves others alone. Every checkpoint of `trainer.save_checkpoint`
+    has w in the model and resumes bit for bit. This includes those of `ModelCheckpoint` and of the weights alone. After
+    `fit()`, even if it failed, the model is at w.
 
     Example:
         >>> from lightning.pytorch import Trainer
@@ -29,23 +29,23 @@ class AdamPlusCallback(Callback):
     """
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Stand in front of `trainer.save_checkpoint`: no hook of Lightning sees weights that are saved alone."""
+        """Wrap `trainer.save_checkpoint`, because Lightning has no hook for checkpoints of the weights alone."""
         if "save_checkpoint" not in vars(trainer):
             vars(trainer)["save_checkpoint"] = partial(_save_at_w, trainer)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Refuse a run without Adam⁺."""
+        """Raise a TypeError if the run has no Adam⁺ optimizer."""
         for optimizer in _ours(trainer):
             optimizer._know(pl_module)
         if not _ours(trainer):
             names = ", ".join(type(optimizer).__name__ for optimizer in trainer.optimizers) or "no optimizer"
             raise TypeError(
-                f"AdamPlusCallback switches Adam⁺ optimizers, and configure_optimizers() gave {names}: "
-                "leave the callback out, or give an AdamPlus that nothing wraps"
+                f"AdamPlusCallback needs an Adam⁺ optimizer, but configure_optimizers() gave {names}: "
+                "leave the callback out, or return an AdamPlus that is not wrapped"
             )
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Put ŵ into the parameters, whatever was evaluated since the last batch."""
+        """Put ŵ into the parameters, also after an evaluation since the last batch."""
         for optimizer in _ours(trainer):
             optimizer.train()
 
@@ -54,11 +54,11 @@ class AdamPlusCallback(Callback):
         _eval(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leave w to the user."""
+        """Leave w in the parameters after training."""
         _eval(trainer)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Leave w to the user, unless a step was interrupted: then there is none."""
+        """Leave w in the parameters after an exception, unless it interrupted a step: then w does not exist."""
         for optimizer in _ours(trainer):
             if not optimizer._torn:
                 optimizer.eval()

@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer: it trains at ŵ and evaluates at w by itself; save and finish at w, too."""
+"""Callback for Hugging Face's Trainer, which trains at ŵ and evaluates at w: save and finish at w as well."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from adamplus import AdamPlus
 
 
 class AdamPlusCallback(TrainerCallback):
-    """Have the Trainer save and finish at w.
+    """Trainer callback that saves checkpoints and finishes at w.
 
-    Without it, a checkpoint holds w only if it was evaluated in the same step, and a run may end at ŵ. Pass it last:
-    a callback behind it that asks for a checkpoint at the end of a step saves where the parameters are.
+    Without it, a checkpoint holds w only if the same step was evaluated, and a run may end at ŵ. Pass it as the last
+    callback: if a later one requests a checkpoint at the end of a step, the checkpoint may hold ŵ.
 
     Example:
         >>> from transformers import Trainer, TrainingArguments
@@ -25,23 +25,23 @@ class AdamPlusCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Refuse a run without Adam⁺."""
+        """Raise a TypeError if the run has no Adam⁺ optimizer."""
         optimizer = kwargs["optimizer"]
-        given = getattr(optimizer, "optimizer", optimizer)  # inside of Accelerate's
+        given = getattr(optimizer, "optimizer", optimizer)  # Accelerate wraps the optimizer
         if not isinstance(given, AdamPlus):
             raise TypeError(
-                f"AdamPlusCallback switches an Adam⁺ optimizer, and the Trainer has {type(given).__name__}: "
+                f"AdamPlusCallback needs an Adam⁺ optimizer, but the Trainer has {type(given).__name__}: "
                 "leave the callback out, or pass optimizers=(AdamPlus(...), None)"
             )
         given._know(kwargs["model"])
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Put w into the parameters before a checkpoint; the Trainer puts ŵ back before the next forward pass."""
+        """Put w into the parameters before a checkpoint. The Trainer restores ŵ before the next forward pass."""
         if control.should_save:
             kwargs["optimizer"].eval()
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Put w into the parameters, before a checkpoint, the best model's loading, or the end of the run."""
+        """Put w into the parameters before a checkpoint, the loading of the best model, or the end of the run."""
         kwargs["optimizer"].eval()
