@@ -1,4 +1,4 @@
-"""The tables of results/theory and docs/theory.md are what was measured."""
+"""Tests that the tables of results/theory and docs/theory.md agree with the stored measurements."""
 
 import json
 import math
@@ -22,7 +22,7 @@ def measured(kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["table1", "rate", "variance"])
-def test_tables_of_the_results_page_are_those_that_were_measured(kind: str):
+def test_tables_of_the_results_page_are_made_from_the_stored_numbers(kind: str):
     about = variance_report if kind == "variance" else _tables
     text = about.markdown(measured(kind))
     assert (RESULTS / f"{kind}.md").read_text() == text
@@ -31,7 +31,7 @@ def test_tables_of_the_results_page_are_those_that_were_measured(kind: str):
 
 
 @pytest.mark.parametrize("kind", ["table1", "rate", "variance"])
-def test_figures_and_birth_certificates_are_there(kind: str):
+def test_figures_and_certificates_exist(kind: str):
     for ending in ("png", "pdf"):
         assert (RESULTS / f"{kind}.{ending}").stat().st_size > 10_000
     certificate = measured(kind)["certificate"]
@@ -97,10 +97,10 @@ def test_the_guide_has_the_measured_errors_of_z():
         ("storm", "valley", 0.03557, 1 / 512, 4, 10, 0.9, 4198),
     ],
 )
-def test_what_the_guide_says_of_settings_beyond_the_table(
+def test_figures_of_the_guide_for_settings_beyond_the_table(
     method: str, problem: str, epsilon: float, share: float, factor: float, own: float, goal: float, expected: float
 ):
-    """Until the mean of the 16 runs that settings are chosen by is `goal` of ε."""
+    """Evaluations until the mean of the 16 tuning runs is at most `goal` times ε."""
     known = problem_of(problem, epsilon)
     candidate = METHODS[method].make(Scale(known, epsilon, share), factor, own)
     found = walk(candidate.begin, known, goal * epsilon, 16, 1, Limits(16_000)).reached(goal * epsilon)[0]

@@ -1,4 +1,4 @@
-"""`adamplus theory`: the commands from end to end, and what they refuse."""
+"""Tests of `adamplus theory`: the commands from end to end, and the options that they refuse."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_table1_from_end_to_end(tmp_path: Path):
     assert "https://" not in page
 
 
-def test_rate_and_variance_share_a_page_that_show_makes_anew(tmp_path: Path):
+def test_rate_and_variance_share_a_page_that_show_reproduces(tmp_path: Path):
     run("rate", "--method", "sgd,nigt", "--epsilon", "0.4,0.3,2", "--runs", 4, "--workers", 1, "--out", tmp_path)
     run("variance", "--seeds", 2, "--epochs", 1, "--steps", 20, "--out", tmp_path)
     before = {path.name: path.read_text() for path in tmp_path.iterdir() if path.suffix in (".md", ".csv", ".html")}
@@ -71,7 +71,7 @@ def test_rate_and_variance_share_a_page_that_show_makes_anew(tmp_path: Path):
     assert "How exact z is" in before["theory.html"]
 
 
-def test_the_page_has_no_signs_of_markdown(tmp_path: Path):
+def test_the_page_contains_no_markdown(tmp_path: Path):
     run("rate", "--method", "sgd", "--epsilon", "0.4,0.3,2", "--runs", 4, "--workers", 1, "--out", tmp_path)
     page = (tmp_path / "theory.html").read_text()
     assert "ε<sup>−3.5</sup>" in page
@@ -79,7 +79,7 @@ def test_the_page_has_no_signs_of_markdown(tmp_path: Path):
     assert "`" not in page.partition("<body>")[2]
 
 
-def test_settings_say_what_the_theorem_gives():
+def test_settings_prints_what_the_theorem_gives():
     printed = run("settings", "--theorem", 3, "--epsilon", 0.01, *CONSTANTS)
     assert "T, steps          5,893,887" in printed
     assert "m, other batches  202,009" in printed
@@ -91,47 +91,52 @@ def test_settings_say_what_the_theorem_gives():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
-        (("settings", "--theorem", "4"), "there are 1, 2, 3, fast, nigt"),
-        (("settings", "--theorem", "3", "--L", "1"), "theorem 3 needs --epsilon, --L-H, --Delta, --sigma as well"),
-        (("settings", "--theorem", "2", "--T", "9", "--G", "1", *CONSTANTS), "theorem 2 has no --G"),
+        (("settings", "--theorem", "4"), "--theorem must be one of 1, 2, 3, fast, nigt, got 4"),
+        (("settings", "--theorem", "3", "--L", "1"), "theorem 3 also needs --epsilon, --L-H, --Delta, --sigma"),
+        (("settings", "--theorem", "2", "--T", "9", "--G", "1", *CONSTANTS), "theorem 2 does not use --G"),
         (("settings", "--theorem", "3", "--epsilon", "-1", *CONSTANTS), "epsilon must be finite and above 0"),
-        (("rate", "--method", "sdg"), "did you mean sgd?"),
-        (("rate", "--problem", "vally"), "did you mean valley?"),
-        (("table1", "--epsilon", "0.1,0.2,3"), "give the largest, the smallest and how many"),
-        (("table1", "--epsilon", "0.1"), "give 3 numbers"),
-        (("table1", "--epsilon", "0.2,-0.1,3"), "give the largest, the smallest and how many"),
+        (("rate", "--method", "sdg"), "unknown method 'sdg': did you mean sgd?"),
+        (("rate", "--problem", "vally"), "unknown problem 'vally': did you mean valley?"),
+        (("table1", "--epsilon", "0.1,0.2,3"), "must be the largest ε, the smallest and how many"),
+        (("table1", "--epsilon", "0.1"), "--epsilon must be 3 numbers, separated by commas, got 0.1"),
+        (("table1", "--epsilon", "0.2,-0.1,3"), "must be the largest ε, the smallest and how many"),
         (("table1", "--epsilon", "0.2,0.1,inf"), "how many (2 to 100)"),
-        (("table1", "--epsilon", "0.9,0.1,2"), "between 1e-06 and 0.5"),
-        (("rate", "--epsilon", "0.3,1e-300,2"), "between 1e-06 and 0.5"),
-        (("settings", "--theorem", "3", "--epsilon", "1e-300", *CONSTANTS), "beyond what a float holds (float"),
-        (("settings", "--theorem", "3", "--epsilon", "1e300", *CONSTANTS), "holds (Numerical result out of range)"),
-        (("settings", "--theorem", "nigt", "--T", "9", "--lr", "1e308", *CONSTANTS), "beyond what a float holds"),
-        (("table1", "--runs", "1"), "1 runs, 16 to tune by"),
-        (("table1", "--runs", "0"), "0 runs, 16 to tune by"),
-        (("table1", "--tuning-runs", "0"), "one of everything else, at least"),
-        (("table1", "--max-steps", "0"), "one of everything else, at least"),
-        (("table1", "--workers", "0"), "one of everything else, at least"),
-        (("rate", "--method", "sgd,sgd"), "'sgd' is there twice"),
-        (("settings", "--theorem", "2", "--T", "9", *CONSTANTS, "--norm-sum", "1"), "it is of theorem 1"),
-        (("variance", "--seeds", "1"), "at least 2, 1 and 10 are needed"),
-        (("variance", "--beta", "0"), "β is in (0, 1]"),
-        (("variance", "--lr", "1,-1"), "lr above 0"),
-        (("variance", "--lr", "1"), "give 2 numbers"),
-        (("show", "nowhere"), "has no numbers of `adamplus theory`"),
+        (("table1", "--epsilon", "0.9,0.1,2"), "two different ε, from 1e-06 to below 0.5, got"),
+        (("rate", "--epsilon", "0.3,1e-300,2"), "two different ε, from 1e-06 to below 0.5, got"),
+        (("settings", "--theorem", "3", "--epsilon", "1e-300", *CONSTANTS), "beyond the range of a float (float"),
+        (("settings", "--theorem", "3", "--epsilon", "1e300", *CONSTANTS), "float (Numerical result out of range)"),
+        (("settings", "--theorem", "nigt", "--T", "9", "--lr", "1e308", *CONSTANTS), "beyond the range of a float"),
+        (("table1", "--runs", "1"), "--runs must be at least 2, got 1"),
+        (("table1", "--runs", "0"), "--runs must be at least 2, got 0"),
+        (("table1", "--tuning-runs", "0"), "--tuning-runs must be at least 1, got 0"),
+        (("table1", "--max-steps", "0"), "--max-steps must be at least 1, got 0"),
+        (("table1", "--workers", "0"), "--workers must be at least 1, got 0"),
+        (("rate", "--method", "sgd,sgd"), "method 'sgd' is given twice"),
+        (
+            ("settings", "--theorem", "2", "--T", "9", *CONSTANTS, "--norm-sum", "1"),
+            "--norm-sum must be at least 0 and needs --theorem 1, got 1.0 for 2",
+        ),
+        (("variance", "--seeds", "1"), "--seeds must be at least 2, got 1"),
+        (("variance", "--epochs", "0"), "--epochs must be at least 1, got 0"),
+        (("variance", "--steps", "9"), "--steps must be at least 10, got 9"),
+        (("variance", "--beta", "0"), "--beta must be in (0, 1], got 0"),
+        (("variance", "--lr", "1,-1"), "--lr must be two finite numbers above 0, got 1,-1"),
+        (("variance", "--lr", "1"), "--lr must be 2 numbers"),
+        (("show", "nowhere"), "has no reports of `adamplus theory`"),
     ],
 )
-def test_what_cannot_be_done_is_said_plainly(
-    arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_options_that_cannot_be_used_are_refused(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    assert words in refused(*arguments)
-    assert not list(tmp_path.iterdir())  # nothing was begun
+    assert message in refused(*arguments)
+    assert not list(tmp_path.iterdir())  # nothing was started
 
 
 @pytest.mark.parametrize("command", ["rate", "table1", "variance"])
-def test_a_folder_that_cannot_be_written_to_is_told_before_measuring(
+def test_a_folder_that_cannot_be_written_to_is_refused_before_measuring(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def never(*_: Any, **__: Any) -> None:
@@ -147,53 +152,53 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_measuring(
 @pytest.mark.parametrize(
     "content", ["{", "[]", '{"kind": "../evil"}', '{"kind": "rate"}', '{"kind": "rate", "rows": 3}']
 )
-def test_numbers_that_are_none_are_told(content: str, tmp_path: Path):
+def test_a_file_that_is_not_a_report_is_refused(content: str, tmp_path: Path):
     shutil.copy(RESULTS / "table1.json", tmp_path)
     (tmp_path / "rate.json").write_text(content)
     assert f"{tmp_path}/rate.json is not what `adamplus theory` wrote" in refused("show", tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["rate.json", "table1.json"]  # and nothing was
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rate.json", "table1.json"]  # nothing was written
 
 
-def test_training_that_diverges_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_training_that_diverges_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     ways = Mock()
     monkeypatch.setattr("adamplus.lab.commands.theory.typer.echo", ways)
-    told = refused("variance", "--lr", "1,1e30", "--seeds", 2, "--epochs", 1, "--steps", 10, "--out", tmp_path)
-    assert "with lr = 1e+30 training on digits diverges: pass a smaller --lr" in told
+    message = refused("variance", "--lr", "1,1e30", "--seeds", 2, "--epochs", 1, "--steps", 10, "--out", tmp_path)
+    assert "training on digits diverges with lr = 1e+30: pass a smaller --lr" in message
     assert ways.call_count == 1  # of two
 
 
-def test_names_may_have_blanks_and_who_does_not_arrive_has_not(tmp_path: Path):
+def test_names_may_have_blanks_and_runs_that_end_too_early_are_not_reached(tmp_path: Path):
     options = ("--epsilon", "0.3,0.2,2", "--runs", 2, "--max-steps", 1, "--workers", 1, "--out", tmp_path)
-    said = run("rate", "--method", "sgd, nigt", *options)
-    assert "double-well, nigt, ε = 0.2: not reached" in said
-    assert "nan" not in said
+    printed = run("rate", "--method", "sgd, nigt", *options)
+    assert "double-well, nigt, ε = 0.2: not reached" in printed
+    assert "nan" not in printed
 
 
-def test_ctrl_c_ends_all_processes_without_a_word(tmp_path: Path):
+def test_ctrl_c_ends_all_processes_silently(tmp_path: Path):
     command = [sys.executable, "-m", "adamplus.cli", "theory", "table1", "--out", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
         assert first.startswith("1/"), first
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
+        os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all processes
         assert process.wait(20) == 130
         rest = process.stderr.read()
     assert "Error" not in rest
     assert "Traceback" not in rest
 
 
-def test_a_process_that_was_killed_is_told_of(monkeypatch: pytest.MonkeyPatch):
+def test_a_killed_worker_process_is_reported(monkeypatch: pytest.MonkeyPatch):
     pool = Mock(side_effect=BrokenProcessPool("A process in the process pool was terminated abruptly"))
     monkeypatch.setattr(ProcessPoolExecutor, "submit", pool)
-    with pytest.raises(InputError, match="a process was killed, for want of memory perhaps: pass fewer --workers"):
+    with pytest.raises(InputError, match=r"worker process was killed.*: pass fewer --workers"):
         list(measure_all([Mock()], 2))
 
 
-def test_counts_are_said_as_people_say_them():
+def test_counts_have_three_digits_and_a_unit():
     assert [short(n) for n in (999, 12_345, 1_234_567, 3.42e9)] == ["999", "12.3 k", "1.23 M", "3.42 · 10^9"]
 
 
-def test_a_file_that_cannot_be_used_is_said_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(commands, "stored", Mock(side_effect=PermissionError(13, "denied", "rate.json")))
     result = CliRunner().invoke(app, ["theory", "show", str(tmp_path)])
     assert (result.exit_code, type(result.exception)) == (1, SystemExit)
@@ -201,8 +206,8 @@ def test_a_file_that_cannot_be_used_is_said_plainly(tmp_path: Path, monkeypatch:
     assert "Mend that, and give the same command again." in result.output  # and no word of what is kept
 
 
-def test_whoever_reads_may_stop_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As in `adamplus theory show DIR | head -1`: nothing is wrong with a file."""
+def test_a_closed_pipe_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As in `adamplus theory show DIR | head -1`."""
     monkeypatch.setattr(commands, "stored", Mock(side_effect=BrokenPipeError(32, "Broken pipe")))
     result = CliRunner().invoke(app, ["theory", "show", str(tmp_path)])
     assert (result.exit_code, result.output) == (1, "")

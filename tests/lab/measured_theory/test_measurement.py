@@ -1,4 +1,4 @@
-"""What measures rates and errors, against what is known of them."""
+"""Tests of the measurement of rates and errors, against known values."""
 
 import math
 from typing import Any
@@ -20,7 +20,7 @@ from adamplus.theory.problems import DoubleWell
 
 @pytest.mark.parametrize("extrapolate", [True, False])
 @pytest.mark.parametrize(("power", "norm_power", "eps"), [(1.0, 0.5, 1e-8), (4 / 3, 2 / 3, 0.7), (1.25, 1.0, 0.0)])
-def test_rows_are_runs_of_the_reference(power: float, norm_power: float, eps: float, extrapolate: bool):
+def test_batched_runs_are_runs_of_the_reference(power: float, norm_power: float, eps: float, extrapolate: bool):
     problem, generator = DoubleWell(3), torch.Generator().manual_seed(0)
     start = problem.start(4, generator)
     settings: dict[str, Any] = {"lr": 0.3, "beta": 0.2, "beta_power": power, "norm_power": norm_power, "eps": eps}
@@ -34,7 +34,7 @@ def test_rows_are_runs_of_the_reference(power: float, norm_power: float, eps: fl
             w.grad = torch.zeros_like(w)
         at = torch.stack([w.detach() for w in ws])
         for w, g, reference in zip(ws, problem.gradient(at, sample), references, strict=True):
-            reference.train()  # wherever the gradient was taken
+            reference.train()  # for gradients at either point
             w.grad = g
             reference.step()
         rows.step(problem.gradient(rows.at, sample))
@@ -42,13 +42,13 @@ def test_rows_are_runs_of_the_reference(power: float, norm_power: float, eps: fl
         torch.testing.assert_close(rows.w, expected, rtol=1e-12, atol=1e-12)  # rounding of the same formula
 
 
-def test_a_run_that_has_arrived_does_not_become_nan():
+def test_a_run_at_a_stationary_point_does_not_become_nan():
     rows = BatchedAdamPlus(torch.zeros(2, 3, dtype=torch.float64), eps=0.0, norm_power=1.0)
     rows.step(torch.zeros(2, 3, dtype=torch.float64))
     assert torch.equal(rows.w, torch.zeros(2, 3, dtype=torch.float64))
 
 
-def test_evaluations_are_counted_and_the_first_time_below_is_found():
+def test_evaluations_are_counted_until_the_mean_is_below_epsilon():
     problem = DoubleWell(2, sigma=0.0)
     candidate = adam_plus_candidate({"lr": 0.5, "beta": 0.5}, (10, 3))
     curve = walk(candidate.begin, problem, 0.1, 3, 0, Limits(1000, beyond=2.0))
@@ -58,11 +58,11 @@ def test_evaluations_are_counted_and_the_first_time_below_is_found():
     first = int(np.argmax(curve.norms.mean(1) <= 0.1))
     assert curve.evaluations[first] == needed
     assert curve.norms[first - 1].mean() > 0.1
-    assert curve.evaluations[-1] >= 2 * needed - 3  # and on, for the bootstrap
+    assert curve.evaluations[-1] >= 2 * needed - 3  # it continues, for the bootstrap
     assert math.isnan(walk(candidate.begin, problem, 1e-9, 3, 0, Limits(5)).reached(1e-9)[0])
 
 
-def test_a_method_with_two_points_pays_for_both():
+def test_a_method_with_two_points_counts_the_evaluations_of_both():
     problem = DoubleWell(2)
     candidate = next(iter(METHODS["storm"].candidates(problem, 0.1)))
     curve = walk(candidate.begin, problem, 1e-9, 2, 0, Limits(3))
@@ -71,7 +71,7 @@ def test_a_method_with_two_points_pays_for_both():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_everybody_chooses_among_as_many(method: str):
+def test_every_method_chooses_among_36_candidates(method: str):
     candidates = list(METHODS[method].candidates(DoubleWell(), 0.05))
     assert len(candidates) == 36
     assert len({candidate.settings for candidate in candidates}) == 36
@@ -87,13 +87,13 @@ def test_the_slope_of_a_power_is_its_exponent():
 
 
 def synthetic(epsilon: float, exponent: float, runs: int, random: np.random.Generator) -> Curve:
-    """Runs whose ‖∇F‖ falls as N^(−1/exponent), each with a factor of its own whose mean is 1."""
+    """Runs whose ‖∇F‖ falls as N^(−1/exponent), each with its own random factor of mean 1."""
     evaluations = np.exp(np.linspace(0, math.log(4 * epsilon**-exponent), 400))
     factors = random.gamma(20, 1 / 20, runs)
     return Curve(evaluations, evaluations[:, None] ** (-1 / exponent) * factors)
 
 
-def test_the_interval_covers_the_slope_about_as_often_as_it_says():
+def test_the_95_percent_interval_covers_the_slope_about_as_often():
     random, epsilons = np.random.default_rng(0), [0.2, 0.1, 0.05, 0.025]
     covered = 0
     for trial in range(40):
@@ -107,11 +107,11 @@ def test_the_interval_covers_the_slope_about_as_often_as_it_says():
 
 def test_a_slope_needs_two_points_that_were_reached():
     random = np.random.default_rng(0)
-    curve, short_of_it = synthetic(0.1, 3.0, 8, random), synthetic(0.4, 3.0, 8, random)
-    assert slope([0.1, 0.05], [curve, short_of_it]) is None
+    curve, not_reached = synthetic(0.1, 3.0, 8, random), synthetic(0.4, 3.0, 8, random)
+    assert slope([0.1, 0.05], [curve, not_reached]) is None
 
 
-def test_what_is_told_of_is_not_what_was_chosen_by():
+def test_measured_runs_are_not_the_tuning_runs():
     case = Case("double-well", "adam-plus", True, 0.3, runs=6, tuning_runs=6, max_steps=200)
     measurement = measure(case)
     tuning = walk(
@@ -134,15 +134,15 @@ def test_two_processes_measure_what_one_does():
         assert np.array_equal(a.curve.norms, b.curve.norms)
 
 
-def test_the_noise_of_z_settles_where_theory_has_it():
-    """A moving average of independent noise has β/(2 − β) of its variance; a step this short adds no bias."""
+def test_the_noise_of_z_settles_at_the_value_of_the_theory():
+    """A moving average of independent noise has β/(2 − β) of its variance. A step this short adds no bias."""
     found = on_double_well(400, 400, lr=1e-3, beta=0.1, extrapolate=True)
     last = np.mean(found["z_error2"][-5:])
-    assert last == pytest.approx(0.1 / 1.9, rel=0.1)  # 2,000 errors, of which neighbours depend on each other
+    assert last == pytest.approx(0.1 / 1.9, rel=0.1)  # 2,000 errors, where neighbours are correlated
     assert np.mean(found["g_error2"][-5:]) == pytest.approx(1.0, rel=0.1)
 
 
-def test_the_stretch_over_which_the_noise_of_g_is_level_ends_where_it_falls_for_good():
+def test_the_noise_of_g_is_level_until_it_falls_for_good():
     series = {"steps": [0, 3, 9, 27, 81], "g_error2": [1.0, 0.9, 2.0, 0.5, 0.1]}
-    assert level(series) == 9  # the dip at step 3 is none
+    assert level(series) == 9  # the dip at step 3 does not count
     assert level({**series, "g_error2": [1.0, 1.1, 1.0, 0.9, 1.0]}) == 81

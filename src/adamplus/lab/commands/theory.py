@@ -1,4 +1,5 @@
-"""`adamplus theory …`: theorems as settings, measured rates, the measured Table 1, the exactness of z."""
+"""`adamplus theory …`: settings of theorems, measured rates, the measured Table 1, and the errors of z."""
+# ruff: noqa: N803 (the paper's letters)
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,33 +24,45 @@ from .errors import said_plainly
 
 Request = TypeVar("Request", RateRequest, VarianceRequest)
 
-theory_app: typer.Typer = typer.Typer(help="The paper's theorems, as settings and measured.", no_args_is_help=True)
+theory_app: typer.Typer = typer.Typer(help="Settings and measurements of the paper's theorems.", no_args_is_help=True)
 
-Out = Annotated[Path, typer.Option(help="The folder of tables, figures and page.")]
-Epsilons = Annotated[str, typer.Option(help="From, to, and how many: even in the logarithm.")]
+Out = Annotated[Path, typer.Option(help="Folder of the tables, figures and page.")]
+Epsilons = Annotated[str, typer.Option(help="Largest ε, smallest ε, and how many, evenly spaced in the logarithm.")]
 Runs = Annotated[int, typer.Option(help="Runs of each method for each ε.")]
-Workers = Annotated[int, typer.Option(help="Processes.")]
-MaxSteps = Annotated[int, typer.Option(help="Runs of more steps are given up.")]
+Workers = Annotated[int, typer.Option(help="Number of processes.")]
+MaxSteps = Annotated[int, typer.Option(help="Steps after which a run stops.")]
 
 
 @theory_app.command()
 def settings(
-    theorem: Annotated[str, typer.Option(help="1, 2, 3, fast (of the appendix) or nigt.")],
-    epsilon: Annotated[float | None, typer.Option(help="The accuracy, for 3 and fast.", show_default=False)] = None,
-    T: Annotated[int | None, typer.Option("--T", help="Steps, for 1, 2, nigt.", show_default=False)] = None,  # noqa: N803
-    L: Annotated[float | None, typer.Option("--L", help="Lipschitz constant of ∇F.", show_default=False)] = None,  # noqa: N803
-    L_H: Annotated[float | None, typer.Option("--L-H", help="That of the Hessian.", show_default=False)] = None,  # noqa: N803
-    G: Annotated[float | None, typer.Option("--G", help="The largest ‖∇F‖.", show_default=False)] = None,  # noqa: N803
-    Delta: Annotated[float | None, typer.Option("--Delta", help="F(w₀) − inf F.", show_default=False)] = None,  # noqa: N803
-    sigma: Annotated[float | None, typer.Option(help="Noise of a sample's gradient.", show_default=False)] = None,
-    b: Annotated[float | None, typer.Option("--b", help="β = T^(−b), for 1.", show_default=False)] = None,
-    initial_batch: Annotated[int | None, typer.Option(help="T₀.", show_default=False)] = None,
-    batch: Annotated[int | None, typer.Option(help="m.", show_default=False)] = None,
-    lr: Annotated[float | None, typer.Option(help="α, if not the largest allowed.", show_default=False)] = None,
-    norm_sum: Annotated[float | None, typer.Option(help="Σ‖z‖ of a run, for 1's bound.", show_default=False)] = None,
-    repaired: Annotated[bool, typer.Option("--repaired", help="Constants with the proofs' slips repaired.")] = False,
+    theorem: Annotated[str, typer.Option(help="1, 2, 3, fast (the appendix's) or nigt.")],
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε, the target accuracy, for 3 and fast.", show_default=False)
+    ] = None,
+    T: Annotated[
+        int | None, typer.Option("--T", help="Number of steps, for 1, 2 and nigt.", show_default=False)
+    ] = None,
+    L: Annotated[float | None, typer.Option("--L", help="Lipschitz constant of ∇F.", show_default=False)] = None,
+    L_H: Annotated[
+        float | None, typer.Option("--L-H", help="Lipschitz constant of the Hessian.", show_default=False)
+    ] = None,
+    G: Annotated[float | None, typer.Option("--G", help="Largest ‖∇F‖.", show_default=False)] = None,
+    Delta: Annotated[float | None, typer.Option("--Delta", help="F(w₀) − inf F.", show_default=False)] = None,
+    sigma: Annotated[float | None, typer.Option(help="σ, noise of a sample's gradient.", show_default=False)] = None,
+    b: Annotated[float | None, typer.Option("--b", help="Exponent in β = T^(−b), for 1.", show_default=False)] = None,
+    initial_batch: Annotated[
+        int | None, typer.Option(help="T₀, samples of the first gradient.", show_default=False)
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="m, samples of every other gradient.", show_default=False)] = None,
+    lr: Annotated[float | None, typer.Option(help="α.", show_default="the largest allowed")] = None,
+    norm_sum: Annotated[
+        float | None, typer.Option(help="Σ‖z‖ of a run, for the bound of 1.", show_default=False)
+    ] = None,
+    repaired: Annotated[
+        bool, typer.Option("--repaired", help="Use constants with the proofs' slips repaired.")
+    ] = False,
 ) -> None:
-    """Settings, batches, evaluations, bound and conditions of a theorem."""
+    """Print the settings, batches, evaluations, bound and conditions of a theorem."""
     given: dict[str, Any] = {"epsilon": epsilon, "T": T, "L": L, "L_H": L_H, "G": G, "Delta": Delta, "sigma": sigma}
     given |= {"b": b, "initial_batch": initial_batch, "batch": batch, "lr": lr}
     with said_plainly(kept=False):
@@ -58,7 +71,7 @@ def settings(
 
 @theory_app.command()
 def rate(
-    method: Annotated[str, typer.Option(help="Names, separated by commas.")] = ",".join(PROVED),
+    method: Annotated[str, typer.Option(help="Names of methods, separated by commas.")] = ",".join(PROVED),
     problem: Annotated[str, typer.Option(help="double-well, valley, or both with a comma.")] = "double-well",
     epsilon: Epsilons = "0.3,0.03,6",
     runs: Runs = 64,
@@ -66,60 +79,60 @@ def rate(
     workers: Workers = 2,
     out: Out = Path("theory"),
 ) -> None:
-    """Evaluations until E‖∇F‖ ≤ ε under the settings that rates are proved for, and their slope."""
+    """Measure evaluations until E‖∇F‖ ≤ ε, and their slope, with the settings of the theorems."""
     _measure(RateRequest("rate", method, problem, epsilon, runs, None, max_steps, workers), measure_rates, out)
 
 
 @theory_app.command()
 def table1(
-    method: Annotated[str, typer.Option(help="Names, separated by commas.")] = ",".join(METHODS),
+    method: Annotated[str, typer.Option(help="Names of methods, separated by commas.")] = ",".join(METHODS),
     problem: Annotated[str, typer.Option(help="double-well, valley, or both with a comma.")] = "double-well,valley",
     epsilon: Epsilons = "0.2,0.02,5",
     runs: Runs = 64,
-    tuning_runs: Annotated[int, typer.Option(help="Other runs, that settings are chosen by.")] = 16,
+    tuning_runs: Annotated[int, typer.Option(help="Other runs, on which settings are tuned.")] = 16,
     max_steps: MaxSteps = 16_000,
     workers: Workers = 2,
     out: Out = Path("theory"),
 ) -> None:
-    """The paper's Table 1 with two measured columns, everybody tuned alike."""
+    """Measure the paper's Table 1: two more columns, with all methods tuned alike."""
     request = RateRequest("table1", method, problem, epsilon, runs, tuning_runs, max_steps, workers)
     _measure(request, measure_rates, out)
 
 
 @theory_app.command()
 def variance(
-    seeds: Annotated[int, typer.Option(help="Of digits; the double well has ten times as many.")] = 5,
-    epochs: Annotated[int, typer.Option(help="Of digits.")] = 40,
-    steps: Annotated[int, typer.Option(help="Of the double well.")] = 2000,
+    seeds: Annotated[int, typer.Option(help="Runs on digits; the double well has ten times as many.")] = 5,
+    epochs: Annotated[int, typer.Option(help="Epochs per run on digits.")] = 40,
+    steps: Annotated[int, typer.Option(help="Steps per run on the double well.")] = 2000,
     beta: Annotated[float, typer.Option(help="β.")] = 0.1,
-    lr: Annotated[str, typer.Option(help="α on the double well, and on digits.")] = "1.0,1.0",
+    lr: Annotated[str, typer.Option(help="α on the double well and on digits.")] = "1.0,1.0",
     out: Out = Path("theory"),
 ) -> None:
-    """‖z − ∇F(w)‖² beside ‖g − ∇F‖² in training, with gradients at ŵ and at w."""
+    """Measure ‖z − ∇F(w)‖² beside ‖g − ∇F‖² in training, with gradients at ŵ and at w."""
     _measure(VarianceRequest(seeds, epochs, steps, beta, lr), measure_variance, out)
 
 
 @theory_app.command()
-def show(folder: Annotated[Path, typer.Argument(help="What --out of the other commands was.")]) -> None:
-    """Tables, figures and page anew, from the numbers that a folder has."""
+def show(folder: Annotated[Path, typer.Argument(help="The --out folder of the other commands.")]) -> None:
+    """Make the tables, figures and page of a folder again, from its stored numbers."""
     with said_plainly(kept=False):
         reports = stored(folder)
         if not reports:
-            raise InputError(f"{folder} has no numbers of `adamplus theory`: give what --out was")
+            raise InputError(f"{folder} has no reports of `adamplus theory`: pass the --out folder of a measurement")
         for report in reports:
-            _keep(report, folder)
+            _write(report, folder)
 
 
 def _measure(request: Request, measure: Callable[[Request, Callable[[str], None]], dict[str, Any]], out: Path) -> None:
-    """Check, measure, write everything into the folder, and print the table."""
+    """Check a request, measure it, write its files, and print its table."""
     with said_plainly(kept=False):
         request.check()
-        _make(out)
-        _keep(measure(request, lambda line: typer.echo(line, err=True)), out)
+        _make_folder(out)
+        _write(measure(request, lambda line: typer.echo(line, err=True)), out)
 
 
-def _make(folder: Path) -> None:
-    """The folder, and whether it can be written to: to be told before minutes of measuring, not after."""
+def _make_folder(folder: Path) -> None:
+    """Make the folder and check that it can be written to, before minutes of measuring."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
@@ -127,7 +140,7 @@ def _make(folder: Path) -> None:
         raise InputError(f"--out {folder} cannot be written to: {error.strerror or error}") from None
 
 
-def _keep(report: dict[str, Any], folder: Path) -> None:
-    """Write everything, and print the table."""
+def _write(report: dict[str, Any], folder: Path) -> None:
+    """Write a report's files, and print its table."""
     typer.echo(write(report, folder))
     typer.echo(f"Written: {folder}/{report['kind']}.json, .md, .csv, .png, .pdf and {folder}/theory.html")

@@ -1,4 +1,4 @@
-"""The paper's theory, measured: what `adamplus theory` runs."""
+"""Measurements of the paper's theory, which `adamplus theory` runs."""
 
 from .methods import METHODS
 from .outputs import stored, write

@@ -1,4 +1,4 @@
-"""Figures of measured rates: evaluations against 1/ε, and slopes beside those that are proved."""
+"""Figures of measured rates: evaluations against 1/ε, and measured slopes beside the proved exponents."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 GUIDE = "#9a9a9a"
 DPI = 160
-"""Of figures that are twice as wide as others, and stand on the page as they are."""
+"""Resolution of the figures, which are twice as wide as others and are embedded in the page."""
 
 
-def draw_rates(found: dict[str, Any], folder: Path) -> list[Path]:
-    """One panel a problem, and below them the slopes; the files' paths."""
-    shown = problems(found)
-    names = list(dict.fromkeys(row["name"] for row in found["rows"]))
+def draw_rates(report: dict[str, Any], folder: Path) -> list[Path]:
+    """Draw one panel per problem, and the slopes below. Returns the paths of the files."""
+    shown = problems(report)
+    names = list(dict.fromkeys(row["name"] for row in report["rows"]))
     with drawing(folder):
         from matplotlib.figure import Figure
         from matplotlib.ticker import FuncFormatter
@@ -29,24 +29,24 @@ def draw_rates(found: dict[str, Any], folder: Path) -> list[Path]:
         above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
         panels = above.subplots(1, len(shown), squeeze=False)[0]
         for axes, problem in zip(panels, shown, strict=True):
-            for row in found["rows"]:
+            for row in report["rows"]:
                 if row["problem"] == problem:
                     _line(axes, row, names.index(row["name"]))
-            _guides(axes, found, problem)
+            _guides(axes, report, problem)
             tidy(axes, f"on {PROBLEMS[problem]}")
             axes.set(xscale="log", yscale="log", xlabel="1/ε")
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.xaxis.set_minor_formatter(FuncFormatter(_minor))
         panels[0].set_ylabel("gradient evaluations until E‖∇F‖ ≤ ε")
         _legend(above, names)
-        _slopes(below.subplots(), found, names)
-        return save(figure, folder / found["kind"], DPI)
+        _slopes(below.subplots(), report, names)
+        return save(figure, folder / report["kind"], DPI)
 
 
-def _slopes(axes: "Axes", found: dict[str, Any], names: list[str]) -> None:
-    """Every method's measured slopes with their intervals, and the exponent that is proved."""
-    shown = problems(found)
-    for row in found["rows"]:
+def _slopes(axes: "Axes", report: dict[str, Any], names: list[str]) -> None:
+    """Draw every method's measured slopes with their intervals, and its proved exponent."""
+    shown = problems(report)
+    for row in report["rows"]:
         place, which = names.index(row["name"]), shown.index(row["problem"])
         axes.plot(row["proved_exponent"], place, color="black", marker="|", markersize=11, linestyle="")
         if row["slope"] is not None:
@@ -65,12 +65,12 @@ def _slopes(axes: "Axes", found: dict[str, Any], names: list[str]) -> None:
 
 
 def _minor(value: float, _: int) -> str:
-    """Ticks between the powers of ten, of which only some have room for a number."""
+    """Label of a minor tick: a number at 2, 3 and 5 times a power of ten only, for lack of space."""
     return f"{value:g}" if f"{value:e}"[0] in "235" else ""
 
 
 def tidy(axes: "Axes", title: str) -> None:
-    """What all panels share."""
+    """Give a panel its grid, spines and title."""
     axes.grid(color="#e4e4e4", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -88,13 +88,13 @@ def _line(axes: "Axes", row: dict[str, Any], number: int) -> None:
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def _guides(axes: "Axes", found: dict[str, Any], problem: str) -> None:
-    """A fan of the slopes that are proved, and of 2, below what was measured."""
-    rows = [row for row in found["rows"] if row["problem"] == problem]
+def _guides(axes: "Axes", report: dict[str, Any], problem: str) -> None:
+    """Draw guide lines for slope 2 and the proved slopes, below the measured curves."""
+    rows = [row for row in report["rows"] if row["problem"] == problem]
     counts = [p["evaluations"] for row in rows for p in row["points"] if p["evaluations"] is not None]
     if not counts:
         return
-    left, right = 1 / found["epsilons"][0], 1 / found["epsilons"][-1]
+    left, right = 1 / report["epsilons"][0], 1 / report["epsilons"][-1]
     begin, end = (left * (right / left) ** part for part in (0.45, 0.9))
     base = min(counts) / 5
     for slope in (2.0, 3.0, 3.5, 4.0):

@@ -1,4 +1,4 @@
-"""One measured point: a method on a problem for one ε, tuned on some runs and told of others."""
+"""Measurement of a method on a problem for one ε: settings are tuned on some runs and measured on others."""
 
 import math
 import signal
@@ -22,20 +22,21 @@ from .walks import Curve, Limits, walk
 
 PROBLEMS = {"double-well": "the double well", "valley": "the valley"}
 TUNING_SEED, SEED = 1, 2
-"""Of the random numbers of all runs of a point; those that settings are chosen by are others than those told of."""
+"""Seeds of the tuning runs and of the measured runs, which therefore differ."""
 BEYOND = 1.5
+"""Factor by which a measured walk continues beyond ε, for the bootstrap."""
 MARGIN = 0.9
-"""Settings are chosen by who first has so much of ε: of a few runs, who has ε itself may have it by chance."""
+"""Settings are tuned to this part of ε: a few runs may reach ε itself by chance."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be measured."""
+    """One method on one problem for one ε, and how it is measured."""
 
     problem: str
     method: str
     tuned: bool
-    """Settings are chosen among candidates; otherwise those of a theorem are taken."""
+    """Choose settings among candidates. If False, take those of a theorem."""
     epsilon: float
     runs: int
     tuning_runs: int
@@ -44,25 +45,25 @@ class Case:
 
 @dataclass
 class Measurement:
-    """What was measured."""
+    """Result of a case."""
 
     case: Case
     settings: str
-    """Chosen, in words; empty where no candidate got there."""
+    """Chosen settings as text; empty if no candidate reached ε."""
     tried: int
     proved_evaluations: int | None
     curve: Curve
 
 
 def problem_of(name: str, epsilon: float) -> Problem:
-    """A problem by its name; the valley is another one for every ε."""
+    """Problem of a name and an ε. The valley is a different problem for every ε."""
     if name not in PROBLEMS:
-        raise InputError(f"problem {name!r}: {nearest(name, PROBLEMS)}")
+        raise InputError(f"unknown problem {name!r}: {nearest(name, PROBLEMS)}")
     return Valley(epsilon) if name == "valley" else DoubleWell()
 
 
 def measure(case: Case) -> Measurement:
-    """Choose settings, if they are to be chosen, and walk with fresh random numbers."""
+    """Choose settings if the case is tuned, and walk with other random numbers."""
     problem = problem_of(case.problem, case.epsilon)
     proved, tried = None, 1
     if case.tuned:
@@ -73,13 +74,13 @@ def measure(case: Case) -> Measurement:
         best = math.inf
     if candidate is None:
         return Measurement(case, "", tried, proved, Curve(np.zeros(0), np.zeros((0, case.runs))))
-    limits = Limits(2 * case.max_steps, 4 * best, BEYOND)  # chance must not make it miss what it had just reached
+    limits = Limits(2 * case.max_steps, 4 * best, BEYOND)  # generous: other random numbers must not make it miss ε
     curve = walk(candidate.begin, problem, case.epsilon, case.runs, SEED, limits)
     return Measurement(case, candidate.settings, tried, proved, curve)
 
 
 def _choose(case: Case, problem: Problem) -> tuple[Candidate | None, float, int]:
-    """The candidate that gets there with the fewest evaluations; who takes more than the best so far is given up."""
+    """Find the candidate with the fewest evaluations, and stop each one that takes more than the best so far."""
     chosen, best, tried = None, math.inf, 0
     for candidate in METHODS[case.method].candidates(problem, case.epsilon):
         limits = Limits(case.max_steps, best)
@@ -92,23 +93,23 @@ def _choose(case: Case, problem: Problem) -> tuple[Candidate | None, float, int]
 
 
 def measure_all(cases: Iterable[Case], workers: int) -> Iterator[Measurement]:
-    """Measure in so many processes of one thread each; points come in the order in which they were asked for."""
+    """Measure cases in this number of processes of one thread each, and yield the results in order."""
     if workers == 1:
         yield from map(measure, cases)
         return
-    # spawned: a forked copy of torch's threads may wait for ever
+    # spawned, because forked copies of torch's threads may deadlock
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread)
     before = active_children()
     try:
         with _uninterrupted():
             measured = [pool.submit(measure, case) for case in cases]
-        for measurement in measured:  # pool.map would cancel the others, which a pool that breaks does not expect
+        for measurement in measured:  # pool.map would cancel the others, which fails in a broken pool
             yield measurement.result()
     except BrokenProcessPool:
         raise InputError(
-            "a process was killed, for want of memory perhaps: pass fewer --workers, or a larger ε"
+            "a worker process was killed, possibly for lack of memory: pass fewer --workers or a larger ε"
         ) from None
-    except BaseException:  # such as Ctrl-C, of which the processes have not heard
+    except BaseException:  # for example Ctrl-C, which the processes ignore
         for process in active_children():
             if process not in before:
                 process.terminate()
@@ -119,8 +120,8 @@ def measure_all(cases: Iterable[Case], workers: int) -> Iterator[Measurement]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Processes that are started in here leave Ctrl-C to this one."""
-    if current_thread() is not main_thread():  # which cannot say so
+    """Let processes that start in this block ignore Ctrl-C, so that this process handles it."""
+    if current_thread() is not main_thread():  # only the main thread may set signal handlers
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

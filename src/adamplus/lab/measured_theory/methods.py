@@ -1,9 +1,10 @@
-"""The rows of the paper's Table 1: what is assumed and proved, and the settings that each may choose among.
+"""The methods of the paper's Table 1: their assumptions, their proved exponents, and their candidate settings.
 
-Everybody chooses among 36: six step sizes, three batches and two values of one more setting. Batches are 1/64, 1/8 and
-1 of σ²/ε², the number of samples whose mean is as exact as asked (of stagewise AdaGrad 1, 8 and 64); methods with a
-large batch have it so, and the others in their papers' proportions. Step sizes are six powers of 2, in units that make
-them follow ε and L as the method's own paper has it; which six, a search among powers of 4 had said, for every method.
+Every method chooses among 36 candidates: six step sizes, three batches and two values of one more setting. Batches are
+1/64, 1/8 and 1 of σ²/ε², the number of samples whose mean has error ε (1, 8 and 64 samples for stagewise AdaGrad). A
+method with a large batch takes this as its large batch, and its other batches in its paper's proportions. Step sizes
+are six powers of 2, in units that follow ε and L as in the method's own paper. A search among powers of 4 chose the
+six, for every method.
 """
 
 import math
@@ -21,12 +22,12 @@ from adamplus.theory.problems import Problem
 from .walks import AdamPlusWalk, BatchedAdamPlus, Begin, OptimizerWalk, Walk
 
 SHARES = (1 / 64, 1 / 8, 1.0)
-"""Of σ²/ε², the batches."""
+"""Batch sizes, as shares of σ²/ε²."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings that a method may choose, in words and as a walk that begins."""
+    """Settings that a method may choose: as text, and as a function that begins a walk."""
 
     settings: str
     begin: Begin
@@ -34,21 +35,21 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Scale:
-    """What settings are made of."""
+    """Problem, ε and batch share, from which a method makes its settings."""
 
     problem: Problem
     epsilon: float
     share: float
-    """Of σ²/ε², the batch."""
+    """Batch size as a share of σ²/ε²."""
 
     @property
     def batch(self) -> int:
-        """Gradients a step."""
+        """Samples per step."""
         return whole(self.share * (self.problem.sigma / self.epsilon) ** 2)
 
 
 MakeCandidate = Callable[[Scale, float, float], Candidate]
-"""Made of a scale, a factor of the step size, and the method's own choice."""
+"""Function of a scale, a factor of the step size, and a value of the method's own setting."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Method:
     individual_smooth: bool
     hessian_lipschitz: bool
     exponent: float
-    """Proved: so many evaluations, as a power of 1/ε, in the worst case."""
+    """Proved number of evaluations in the worst case, as a power of 1/ε."""
     data_dependent: str
     make: MakeCandidate
     steps: tuple[float, ...]
@@ -69,24 +70,24 @@ class Method:
     """Values of one more setting."""
 
     def candidates(self, problem: Problem, epsilon: float) -> Iterator[Candidate]:
-        """The middle of the step sizes first: who is good early lets others be given up early."""
+        """Candidates from the middle of the step sizes outwards: an early good one lets later ones stop early."""
         ordered = sorted(self.steps, key=lambda factor: abs(math.log(factor / self.steps[len(self.steps) // 2])))
         for factor, share, own in product(ordered, reversed(SHARES), self.own):
             yield self.make(Scale(problem, epsilon, share), factor, own)
 
 
 def whole(number: float) -> int:
-    """At least one sample, or step."""
+    """The nearest whole number of samples or steps, at least 1."""
     return max(1, round(number))
 
 
 def powers(first: int) -> tuple[float, ...]:
-    """Six powers of 2."""
+    """Six powers of 2, from 2^first."""
     return tuple(2.0 ** (first + i) for i in range(6))
 
 
 def optimizer_candidate(kind: Any, settings: dict[str, Any], batches: tuple[int, ...]) -> Candidate:
-    """An optimizer with these settings and batch sizes, as a candidate."""
+    """A candidate that is an optimizer with these settings and batch sizes."""
 
     def begin(problem: Problem, start: Tensor, generator: torch.Generator) -> Walk:
         def optimizer(params: list[nn.Parameter]) -> Any:
@@ -98,7 +99,7 @@ def optimizer_candidate(kind: Any, settings: dict[str, Any], batches: tuple[int,
 
 
 def adam_plus_candidate(settings: dict[str, Any], batches: tuple[int, int]) -> Candidate:
-    """Adam⁺ with these settings."""
+    """A candidate that is Adam⁺ with these settings and batch sizes (first, later)."""
 
     def begin(problem: Problem, start: Tensor, generator: torch.Generator) -> Walk:
         return AdamPlusWalk(problem, BatchedAdamPlus(start, **settings), batches, generator)
@@ -127,14 +128,14 @@ def _padam(scale: Scale, factor: float, own: float) -> Candidate:
 
 def _stagewise(scale: Scale, factor: float, own: float) -> Candidate:
     chosen = {"lr": factor, "gamma": own / scale.problem.L, "bound": scale.epsilon, "stage_steps": 1}
-    # Its stages grow, and average the noise away by themselves: batches of 1, 8 and 64 for every ε, or ε^−4 steps would
-    # be of ε^−2 samples each.
+    # Its stages grow and thereby average the noise. Batches are 1, 8 and 64 for every ε: otherwise each of ε^−4 steps
+    # would take ε^−2 samples.
     return optimizer_candidate(rivals.StagewiseAdaGrad, {**chosen, "norm_scope": "row"}, (whole(64 * scale.share),))
 
 
 def _spider(scale: Scale, factor: float, own: float) -> Candidate:
     problem = scale.problem
-    noise = scale.share**0.5 * problem.sigma  # its batches are 2σ²/ε² and 2σ/(ε n₀): this makes them smaller
+    noise = scale.share**0.5 * problem.sigma  # smaller noise makes its batches, 2σ²/ε² and 2σ/(ε n₀), smaller
     recipe = rivals.SPIDER.recipe(scale.epsilon, problem.smoothness, noise, own)
     settings = {**recipe.settings, "lr": factor * recipe.settings["lr"], "length": factor * recipe.settings["length"]}
     return optimizer_candidate(rivals.SPIDER, {**settings, "norm_scope": "row"}, recipe.batches)
@@ -142,7 +143,7 @@ def _spider(scale: Scale, factor: float, own: float) -> Candidate:
 
 def _storm(scale: Scale, factor: float, own: float) -> Candidate:
     smoothness = scale.problem.smoothness
-    # a = c η², with η near 1/ℓ: d's noise is a part of ε, whatever the batch, as z's is below
+    # a = c η² with η near 1/ℓ, so the noise of d is a part of ε for every batch, like that of z below
     settings = {"lr": factor / smoothness, "w": 0.1, "c": own * scale.share * smoothness**2}
     return optimizer_candidate(rivals.STORM, {**settings, "norm_scope": "row"}, (scale.batch,))
 
@@ -150,7 +151,7 @@ def _storm(scale: Scale, factor: float, own: float) -> Candidate:
 def _snvrg(scale: Scale, factor: float, own: float) -> Candidate:
     loops = rivals.SNVRG.recipe(1.0, whole(own)).settings["loops"]
     large = scale.batch
-    # the paper's B_l over its B, without the powers of 6 that make every B_l larger than B here
+    # the paper's ratio of B_l to B, without the powers of 6, which would make every B_l larger than B here
     batches = (large, *(whole(large / math.prod(loops[:level]) ** 2) for level in range(len(loops))))
     return optimizer_candidate(rivals.SNVRG, {"lr": factor / scale.problem.smoothness, "loops": loops}, batches)
 
@@ -171,8 +172,8 @@ def _sgd(scale: Scale, factor: float, own: float) -> Candidate:
 
 def _family(beta_power: float, norm_power: float, proved_eps: bool) -> MakeCandidate:
     def make(scale: Scale, factor: float, own: float) -> Candidate:
-        beta = min(1.0, own * scale.share)  # so that z's noise is a part of ε, whatever the batch
-        # on ŵ, the step is η/β; with ‖z‖ = ε it is factor/L
+        beta = min(1.0, own * scale.share)  # the noise of z is then a part of ε for every batch
+        # the step of ŵ is η/β, which is factor/L if ‖z‖ = ε
         lr = factor * scale.epsilon**norm_power * beta ** (1 - beta_power) / scale.problem.L
         eps = 2 * beta**beta_power if proved_eps else 1e-8
         chosen = {"lr": lr, "beta": beta, "beta_power": beta_power, "norm_power": norm_power, "eps": eps}

@@ -1,4 +1,4 @@
-"""The files of a folder of measurements: numbers as JSON, tables, figures, and one page that shows them all."""
+"""Files of a folder of measurements: numbers as JSON, tables, figures, and one page with all of them."""
 
 import base64
 import json
@@ -27,18 +27,18 @@ tbody th { max-width: none; white-space: nowrap; }
 
 
 def stored(folder: Path) -> list[dict[str, Any]]:
-    """What has been measured into this folder."""
+    """Load the reports in a folder. Raises an InputError if one cannot be shown."""
     return [_load(folder / f"{kind}.json") for kind in TITLES if (folder / f"{kind}.json").is_file()]
 
 
 def _load(path: Path) -> dict[str, Any]:
-    """A report, which can be shown."""
+    """Load a report and check that its tables can be made."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(_damaged(path, error)) from None
     if not isinstance(report, dict) or report.get("kind") != path.stem:
-        raise InputError(_damaged(path, "it is of another kind"))
+        raise InputError(_damaged(path, "it is not a report of this kind"))
     try:
         _texts(report)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -47,13 +47,13 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _damaged(path: Path, problem: Exception | str) -> str:
-    """What is said of a file that somebody else has written to."""
-    said = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
-    return f"{path} is not what `adamplus theory` wrote ({said}): measure again"
+    """Message for a file that `adamplus theory` did not write."""
+    reason = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+    return f"{path} is not what `adamplus theory` wrote ({reason}): measure again"
 
 
 def write(report: dict[str, Any], folder: Path) -> str:
-    """Write a report's numbers, tables and figure, and the folder's page anew; the table as Markdown."""
+    """Write a report's numbers, tables and figure, and the page of the folder. Returns the Markdown table."""
     kind = report["kind"]
     markdown, csv = _texts(report)
     numbers = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -66,13 +66,13 @@ def write(report: dict[str, Any], folder: Path) -> str:
 
 
 def _texts(report: dict[str, Any]) -> tuple[str, str]:
-    """The tables of a report, as Markdown and as CSV."""
+    """Tables of a report as Markdown and as CSV."""
     about = variance_report if report["kind"] == "variance" else tables
     return about.markdown(report), about.to_csv(report)
 
 
 def _write_page(folder: Path) -> None:
-    """Make the page of whatever has been measured into this folder."""
+    """Write the page of all reports in a folder that have a figure."""
     style = (files("adamplus.lab.report") / "page.css").read_text(encoding="utf-8")
     drawn = [one for one in stored(folder) if (folder / f"{one['kind']}.png").is_file()]
     body = join(tag("h1", "The theory of Adam⁺, measured"), *(_section(one, folder) for one in drawn))
@@ -86,21 +86,21 @@ def _write_page(folder: Path) -> None:
     (folder / "theory.html").write_text(html + "\n", encoding="utf-8")
 
 
-def _section(found: dict[str, Any], folder: Path) -> Markup:
-    kind = found["kind"]
+def _section(report: dict[str, Any], folder: Path) -> Markup:
+    kind = report["kind"]
     picture = base64.b64encode((folder / f"{kind}.png").read_bytes()).decode()
     shown = tag("figure", Markup(f'<img src="data:image/png;base64,{picture}" alt="{TITLES[kind]}">'))
     if kind == "variance":
-        said = [variance_report.reading(found), variance_report.note(found)]
-        parts = [_table(variance_report.cells(found))]
+        texts = [variance_report.reading(report), variance_report.note(report)]
+        parts = [_table(variance_report.cells(report))]
     else:
         parts = [
             part
-            for problem in problems(found)
-            for part in (tag("h3", f"On {PROBLEMS[problem]}"), _table(grid(found, problem)))
+            for problem in problems(report)
+            for part in (tag("h3", f"On {PROBLEMS[problem]}"), _table(grid(report, problem)))
         ]
-        said = notes(found)
-    parts += [tag("p", _rich(note), class_="quiet notes") for note in said]
+        texts = notes(report)
+    parts += [tag("p", _rich(note), class_="quiet notes") for note in texts]
     return tag("section", tag("h2", TITLES[kind]), shown, *parts)
 
 
@@ -112,7 +112,7 @@ def _table(cells: list[list[str]]) -> Markup:
 
 
 def _rich(text: str) -> Markup:
-    """Code between backticks and exponents after ^, as Markdown and the table's cells write them."""
+    """Turn code between backticks and exponents after ^ into HTML."""
     parts = re.split(r"(`[^`]*`|\^[−0-9.]+)", text)
     return join(
         *(

@@ -1,4 +1,4 @@
-"""Measured rates: evaluations until ‖∇F‖ ≤ ε against ε, their slopes, and the report that holds them."""
+"""Measured rates: evaluations until E‖∇F‖ ≤ ε for several ε, their slopes, and the report of them."""
 
 import math
 import os
@@ -21,13 +21,18 @@ RESAMPLES = 1000
 
 
 def measure_rates(request: RateRequest, tell: Callable[[str], None]) -> dict[str, Any]:
-    """The report of every method on every problem for every ε; `tell` gets a line for each that was measured."""
+    """Measure every method on every problem for every ε, and return the report.
+
+    Args:
+        request: what to measure.
+        tell: is called with a line of text after each measurement.
+    """
     tuned, epsilons = request.kind == "table1", request.epsilons
     problems, methods = request.problems, request.methods
     born = {"command": request.command, **certificate(torch.device("cpu")), "workers": request.workers}
     cases = [
         Case(problem, method, tuned, epsilon, request.runs, request.tuning_runs or 0, request.max_steps)
-        for epsilon in sorted(epsilons)  # the smallest takes the longest: first
+        for epsilon in sorted(epsilons)  # the smallest first, because it takes longest
         for problem in problems
         for method in methods
     ]
@@ -59,14 +64,14 @@ def _line(measurement: Measurement) -> str:
 
 
 def _processor_seconds() -> float:
-    """Of this process and of those that it has waited for: what a machine that does other things does not lengthen."""
+    """CPU time of this process and of its finished children, which other load on the machine does not lengthen."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
 def _row(kind: str, problem: str, method: str, measured: list[Measurement]) -> dict[str, Any]:
     epsilons = [measurement.case.epsilon for measurement in measured]
-    found = slope(epsilons, [measurement.curve for measurement in measured])
+    measured_slope = slope(epsilons, [measurement.curve for measurement in measured])
     row: dict[str, Any] = {"problem": problem, "method": method}
     if kind == "table1":
         about = METHODS[method]
@@ -75,7 +80,7 @@ def _row(kind: str, problem: str, method: str, measured: list[Measurement]) -> d
     else:
         row["name"] = PROVED[method].name
     row["proved_exponent"] = METHODS[method].exponent if kind == "table1" else PROVED[method].exponent
-    row["slope"] = None if found is None else {"value": found.value, "low": found.low, "high": found.high}
+    row["slope"] = None if measured_slope is None else vars(measured_slope)
     row["points"] = [_point(measurement) for measurement in measured]
     return row
 
@@ -94,7 +99,7 @@ def _point(measurement: Measurement) -> dict[str, Any]:
 
 
 def _interval(measurement: Measurement) -> list[float]:
-    """95 %, of a bootstrap over runs."""
+    """95 % interval of the evaluations, by a bootstrap over runs."""
     drawn = resampled(measurement.curve, measurement.case.epsilon, np.random.default_rng(0))
     return [float(value) for value in np.quantile(drawn, [0.025, 0.975])]
 
@@ -109,32 +114,32 @@ class Slope:
 
 
 def fit(epsilons: Sequence[float], evaluations: np.ndarray) -> np.ndarray:
-    """The slope by least squares, for every row of evaluations; where some are NaN, of the others."""
+    """Slope of log evaluations against log 1/ε by least squares, for every row of evaluations, without NaN."""
     x = np.log(1 / np.asarray(epsilons))
     y = np.log(evaluations)
-    there = np.isfinite(y)
-    count = there.sum(-1)
-    y = np.where(there, y, 0.0)
+    known = np.isfinite(y)
+    count = known.sum(-1)
+    y = np.where(known, y, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        centred = np.where(there, x - ((x * there).sum(-1) / count)[..., None], 0.0)
-        found = (centred * y).sum(-1) / (centred**2).sum(-1)
-    return np.where(count >= 2, found, math.nan)
+        centred = np.where(known, x - ((x * known).sum(-1) / count)[..., None], 0.0)
+        slopes = (centred * y).sum(-1) / (centred**2).sum(-1)
+    return np.where(count >= 2, slopes, math.nan)
 
 
 def resampled(curve: Curve, epsilon: float, random: np.random.Generator) -> np.ndarray:
-    """Evaluations until ε of runs that are drawn again with replacement, `RESAMPLES` times.
+    """Evaluations until ε for runs drawn with replacement, `RESAMPLES` times.
 
-    Where the runs drawn do not reach ε before the end of their curve, what they took until there stands for it: it is
-    the least that they would need.
+    If the drawn runs do not reach ε before the end of the curve, the evaluations at its end stand in for the result.
+    They are a lower bound of what these runs would need.
     """
     runs = curve.norms.shape[1]
     weights = random.multinomial(runs, np.full(runs, 1 / runs), RESAMPLES) / runs
-    found = curve.reached(epsilon, weights)
-    return np.where(np.isfinite(found), found, curve.evaluations[-1])
+    evaluations = curve.reached(epsilon, weights)
+    return np.where(np.isfinite(evaluations), evaluations, curve.evaluations[-1])
 
 
 def slope(epsilons: Sequence[float], curves: Sequence[Curve], seed: int = 0) -> Slope | None:
-    """The slope over those ε that were reached, and a bootstrap over runs; nothing where fewer than two were."""
+    """Slope over the ε that were reached, with a bootstrap over runs; None if fewer than two were reached."""
     reached = [(e, curve) for e, curve in zip(epsilons, curves, strict=True) if np.isfinite(curve.reached(e)).all()]
     if len(reached) < 2:
         return None

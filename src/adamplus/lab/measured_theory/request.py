@@ -1,4 +1,4 @@
-"""Requests: the options of the measuring commands, how they are checked, and the command line that they make."""
+"""Requests: the options of the measuring commands, their checks, and the command line that repeats them."""
 
 import math
 from collections.abc import Mapping
@@ -12,22 +12,22 @@ from .methods import METHODS
 from .theorems import PROVED
 
 SMALLEST = 1e-6
-"""ε, below which nobody can wait for anybody."""
+"""Smallest ε that is allowed: smaller ones take too long."""
 
 
 @dataclass(frozen=True)
 class RateRequest:
-    """Options of `adamplus theory rate` and of `adamplus theory table1`, as they were given.
+    """Options of `adamplus theory rate` and of `adamplus theory table1`, unparsed.
 
     Attributes:
-        kind: "table1" tunes every method; "rate" takes the settings of the theorems.
+        kind: "table1", which tunes every method, or "rate", which takes the settings of theorems.
         method: names of methods, separated by commas.
         problem: names of problems, separated by commas.
         epsilon: the largest ε, the smallest, and how many.
-        runs: runs of each method for each ε.
-        tuning_runs: other runs, which choose the settings; None for "rate".
-        max_steps: steps after which a run is given up.
-        workers: processes.
+        runs: number of measured runs of each method for each ε.
+        tuning_runs: number of other runs on which settings are tuned; None for "rate".
+        max_steps: number of steps after which a run stops.
+        workers: number of processes.
     """
 
     kind: Literal["rate", "table1"]
@@ -41,7 +41,7 @@ class RateRequest:
 
     @property
     def command(self) -> str:
-        """The command line that makes this request."""
+        """Command line that repeats this request, as reports store it."""
         options = {name: value for name, value in vars(self).items() if name != "kind"}
         if self.kind == "table1" and self.method == ",".join(METHODS):
             del options["method"]
@@ -59,43 +59,42 @@ class RateRequest:
 
     @property
     def epsilons(self) -> list[float]:
-        """Every ε, evenly in the logarithm and with four figures, the largest first."""
+        """All ε, evenly spaced in the logarithm, with four digits, from the largest to the smallest."""
         first, last, count = _numbers(self.epsilon, 3, "epsilon")
         if count not in range(2, 101) or not 0 < last < first:
             raise InputError(
-                f"--epsilon {self.epsilon}: give the largest, the smallest and how many (2 to 100), as 0.2,0.02,5"
+                f"--epsilon must be the largest ε, the smallest and how many (2 to 100), as in 0.2,0.02,5; "
+                f"got {self.epsilon}"
             )
         steps = int(count) - 1
         return [float(f"{first * (last / first) ** (i / steps):.4g}") for i in range(steps + 1)]
 
     def check(self) -> None:
-        """Refuse what cannot be measured."""
+        """Raise an InputError if an option cannot be used."""
         epsilons, known = self.epsilons, METHODS if self.kind == "table1" else PROVED
         for what, names, all_names in (("problem", self.problems, PROBLEMS), ("method", self.methods, known)):
             for name in names:
                 if name not in all_names:
-                    raise InputError(f"{what} {name!r}: {nearest(name, all_names)}")
+                    raise InputError(f"unknown {what} {name!r}: {nearest(name, all_names)}")
                 if names.count(name) > 1:
-                    raise InputError(f"{what} {name!r} is there twice: name each once")
+                    raise InputError(f"{what} {name!r} is given twice: name each {what} once")
         if len(set(epsilons)) < 2 or min(epsilons) < SMALLEST or max(epsilons) >= 0.5:
-            between = f"{SMALLEST:g} and 0.5"
-            raise InputError(f"ε {epsilons}: a slope needs two different ones at least, between {between}")
-        others = [self.max_steps, self.workers, *([] if self.tuning_runs is None else [self.tuning_runs])]
-        if self.runs < 2 or min(others) < 1:
             raise InputError(
-                f"{self.runs} runs, {self.tuning_runs} to tune by, {self.max_steps} steps, {self.workers} workers: "
-                "there must be two runs, and one of everything else, at least"
+                f"a slope needs at least two different ε, from {SMALLEST:g} to below 0.5, "
+                f"got {', '.join(f'{epsilon:g}' for epsilon in epsilons)}"
             )
+        _at_least(2, runs=self.runs)
+        _at_least(1, tuning_runs=self.tuning_runs, max_steps=self.max_steps, workers=self.workers)
 
 
 @dataclass(frozen=True)
 class VarianceRequest:
-    """Options of `adamplus theory variance`, as they were given.
+    """Options of `adamplus theory variance`, unparsed.
 
     Attributes:
-        seeds: runs on digits; the double well has ten times as many.
-        epochs: epochs on digits.
-        steps: steps on the double well.
+        seeds: number of runs on digits. The double well has ten times as many.
+        epochs: epochs per run on digits.
+        steps: steps per run on the double well.
         beta: β.
         lr: α on the double well and on digits, with a comma between them.
     """
@@ -108,24 +107,30 @@ class VarianceRequest:
 
     @property
     def command(self) -> str:
-        """The command line that makes this request."""
+        """Command line that repeats this request, as reports store it."""
         return _command_line("variance", vars(self))
 
     @property
     def rates(self) -> dict[str, float]:
-        """α of each place."""
+        """α on each problem: the double well and digits."""
         return dict(zip(("double-well", "digits"), _numbers(self.lr, 2, "lr"), strict=True))
 
     def check(self) -> None:
-        """Refuse what cannot be measured."""
+        """Raise an InputError if an option cannot be used."""
         rates = self.rates.values()
-        if self.seeds < 2 or self.epochs < 1 or self.steps < 10:
-            raise InputError(
-                f"{self.seeds} seeds, {self.epochs} epochs, {self.steps} steps: at least 2, 1 and 10 are needed"
-            )
-        if not 0 < self.beta <= 1 or not all(0 < rate < math.inf for rate in rates):
-            listed = ", ".join(f"{rate:g}" for rate in rates)
-            raise InputError(f"β = {self.beta:g}, lr = {listed}: β is in (0, 1], lr above 0")
+        _at_least(2, seeds=self.seeds)
+        _at_least(1, epochs=self.epochs)
+        _at_least(10, steps=self.steps)
+        if not 0 < self.beta <= 1:
+            raise InputError(f"--beta must be in (0, 1], got {self.beta:g}")
+        if not all(0 < rate < math.inf for rate in rates):
+            raise InputError(f"--lr must be two finite numbers above 0, got {self.lr}")
+
+
+def _at_least(least: int, **options: int | None) -> None:
+    for name, value in options.items():
+        if value is not None and value < least:
+            raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {value}")
 
 
 def _command_line(name: str, options: Mapping[str, Any]) -> str:
@@ -139,5 +144,5 @@ def _numbers(text: str, count: int, name: str) -> list[float]:
     except ValueError:
         numbers = []
     if len(numbers) != count:
-        raise InputError(f"--{name} {text}: give {count} numbers, separated by commas")
+        raise InputError(f"--{name} must be {count} numbers, separated by commas, got {text}")
     return numbers

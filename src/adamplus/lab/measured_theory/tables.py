@@ -1,4 +1,4 @@
-"""The tables of a report: Markdown, CSV, and cells for the terminal and the page."""
+"""Tables of measured rates: Markdown, CSV, and cells for the page."""
 
 import csv
 import io
@@ -10,12 +10,12 @@ from .measurement import MARGIN, PROBLEMS
 Cells = list[list[str]]
 
 
-def grid(found: dict[str, Any], problem: str) -> Cells:
-    """Heading and lines for one problem."""
-    smallest = found["epsilons"][-1]
-    rows = [row for row in found["rows"] if row["problem"] == problem]
+def grid(report: dict[str, Any], problem: str) -> Cells:
+    """Table of one problem: the heading, then the lines."""
+    smallest = report["epsilons"][-1]
+    rows = [row for row in report["rows"] if row["problem"] == problem]
     columns = ["measured slope (95 %)", f"evaluations at ε = {smallest:g}"]
-    if found["kind"] == "table1":
+    if report["kind"] == "table1":
         head = ["algorithm", "individual smooth", "Hessian Lipschitz", "proved", "data-dependent", *columns]
         return [head, *([*_assumed(row), *measured(row)] for row in rows)]
     head = ["method, settings as proved", "proved", *columns, "proved to be enough"]
@@ -23,25 +23,25 @@ def grid(found: dict[str, Any], problem: str) -> Cells:
 
 
 def _assumed(row: dict[str, Any]) -> list[str]:
-    said = ["yes" if row[name] else "no" for name in ("individual_smooth", "hessian_lipschitz")]
-    return [row["name"], *said, power(row["proved_exponent"]), row["data_dependent"]]
+    assumed = ["yes" if row[name] else "no" for name in ("individual_smooth", "hessian_lipschitz")]
+    return [row["name"], *assumed, power(row["proved_exponent"]), row["data_dependent"]]
 
 
 def power(exponent: float) -> str:
-    """As the paper writes a complexity, without its O."""
+    """A complexity as the paper writes it, without its O."""
     return f"ε^−{exponent:g}"
 
 
 def measured(row: dict[str, Any]) -> list[str]:
-    """Slope, and evaluations at the smallest ε."""
-    found, last = row["slope"], row["points"][-1]
+    """Cells of the slope and of the evaluations at the smallest ε."""
+    slope, last = row["slope"], row["points"][-1]
     reached = sum(point["evaluations"] is not None for point in row["points"])
-    if found is None:
-        said = "–"
+    if slope is None:
+        text = "–"
     else:
-        said = f"{found['value']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
-        said += "" if reached == len(row["points"]) else f", of {reached} ε"
-    return [said, "not reached" if last["evaluations"] is None else short(last["evaluations"])]
+        text = f"{slope['value']:.2f} ({slope['low']:.2f} to {slope['high']:.2f})"
+        text += "" if reached == len(row["points"]) else f", of {reached} ε"
+    return [text, "not reached" if last["evaluations"] is None else short(last["evaluations"])]
 
 
 def _enough(row: dict[str, Any]) -> str:
@@ -50,7 +50,7 @@ def _enough(row: dict[str, Any]) -> str:
 
 
 def short(count: float) -> str:
-    """A count as people say it, with three figures."""
+    """A count with three digits: 999, 12.3 k, 1.23 M or 3.42 · 10^9."""
     if count < 1e4:
         return f"{count:,.0f}"
     if count >= 1e9:
@@ -60,52 +60,52 @@ def short(count: float) -> str:
     return f"{count / unit:.3g}{name}"
 
 
-def markdown(found: dict[str, Any]) -> str:
-    """One table a problem, with what a reader must know."""
+def markdown(report: dict[str, Any]) -> str:
+    """One table per problem, with notes on the measurement."""
     parts = []
-    for problem in problems(found):
-        head, *lines = grid(found, problem)
+    for problem in problems(report):
+        head, *lines = grid(report, problem)
         parts.append(f"### {PROBLEMS[problem].capitalize()}\n\n{table(head, lines, left=head[:1])}")
-    return "\n\n".join(parts) + "\n\n" + "\n".join(f"- {note}" for note in notes(found)) + "\n"
+    return "\n\n".join(parts) + "\n\n" + "\n".join(f"- {note}" for note in notes(report)) + "\n"
 
 
-def problems(found: dict[str, Any]) -> list[str]:
-    """Those that the report has, in its order."""
-    return list(dict.fromkeys(row["problem"] for row in found["rows"]))
+def problems(report: dict[str, Any]) -> list[str]:
+    """Names of the report's problems, in order."""
+    return list(dict.fromkeys(row["problem"] for row in report["rows"]))
 
 
-def notes(found: dict[str, Any]) -> list[str]:
-    """Where the numbers come from, and what they are."""
-    born = found["certificate"]
+def notes(report: dict[str, Any]) -> list[str]:
+    """Notes on the origin and the meaning of the numbers."""
+    born = report["certificate"]
     versions = ", ".join(f"{name} {version}" for name, version in born["versions"].items())
-    said = [
+    lines = [
         f"`{born['command']}` on {born['hardware']}, {born['started'][:10]}; {versions}; "
         f"{born['seconds'] / 60:.1f} minutes in {born['workers']} process{'es' if born['workers'] > 1 else ''}, "
         f"which is {born['processor_seconds'] / 60:.1f} minutes of one core.",
-        f"Evaluations of gradients of single samples until the mean of ‖∇F‖ over {found['runs']} runs is at most ε, "
-        f"ε from {found['epsilons'][0]:g} to {found['epsilons'][-1]:g} ({len(found['epsilons'])} values). Slope: of "
-        f"log evaluations against log 1/ε, by least squares; interval: bootstrap over runs ({found['resamples']:,} "
+        f"Evaluations of gradients of single samples until the mean of ‖∇F‖ over {report['runs']} runs is at most ε, "
+        f"ε from {report['epsilons'][0]:g} to {report['epsilons'][-1]:g} ({len(report['epsilons'])} values). Slope: of "
+        f"log evaluations against log 1/ε, by least squares; interval: bootstrap over runs ({report['resamples']:,} "
         "resamples).",
     ]
-    if found["tuning_runs"]:
-        tried = max(point["candidates"] for row in found["rows"] for point in row["points"])
-        said.append(
+    if report["tuning_runs"]:
+        tried = max(point["candidates"] for row in report["rows"] for point in row["points"])
+        lines.append(
             f"Settings are chosen for each ε among {tried} of each method, by who first has {MARGIN:g} ε in the mean "
-            f"of {found['tuning_runs']} other runs; who takes more than {found['max_steps']:,} steps has not reached "
+            f"of {report['tuning_runs']} other runs; who takes more than {report['max_steps']:,} steps has not reached "
             "it. The interval does not tell of the grid of settings, whose step sizes are a factor of 2 apart and "
             "batches one of 8."
         )
-    return said
+    return lines
 
 
-def to_csv(found: dict[str, Any]) -> str:
-    """A line for every method, problem and ε."""
+def to_csv(report: dict[str, Any]) -> str:
+    """CSV with a line for every method, problem and ε."""
     text = io.StringIO()
     names = ["problem", "method", "proved_exponent", "slope", "slope_low", "slope_high", "epsilon", "evaluations"]
     names += ["evaluations_low", "evaluations_high", "proved_evaluations", "settings"]
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    for row in found["rows"]:
+    for row in report["rows"]:
         of = row["slope"] or {"value": None, "low": None, "high": None}
         for point in row["points"]:
             low, high = point["interval"] or (None, None)

@@ -42,28 +42,28 @@ FLAGS = {
 def theorem_settings(theorem: str, given: dict[str, Any], *, norm_sum: float | None, repaired: bool) -> str:
     """A theorem's settings, batches, evaluations, bound and conditions as text."""
     if norm_sum is not None and (theorem != "1" or not 0 <= norm_sum < math.inf):
-        raise InputError(f"--norm-sum {norm_sum}: it is of theorem 1, and at least 0")
+        raise InputError(f"--norm-sum must be at least 0 and needs --theorem 1, got {norm_sum} for {theorem}")
     try:
         return _describe(_settings(theorem, given, repaired), norm_sum)
     except ArithmeticError as error:
-        problem = str(error.args[-1])  # the first may be a number of the system's
-        raise InputError(f"with these numbers the theorem's are beyond what a float holds ({problem})") from None
+        problem = str(error.args[-1])  # the first may be an errno
+        raise InputError(f"these constants give settings beyond the range of a float ({problem})") from None
 
 
 def _settings(theorem: str, given: dict[str, Any], repaired: bool) -> Settings:
-    """The theorem's settings; what it has no use for is refused, and so is what it lacks."""
+    """Settings of a theorem. Raises an InputError if a constant is missing or not used by the theorem."""
     if theorem not in THEOREMS:
-        raise InputError(f"theorem {theorem!r}: there are {', '.join(THEOREMS)}")
+        raise InputError(f"--theorem must be one of {', '.join(THEOREMS)}, got {theorem}")
     given = {name: value for name, value in given.items() if value is not None}
     needed = NEEDS[theorem]
     if missing := [FLAGS[name] for name in needed if name not in given and name not in OPTIONAL]:
-        raise InputError(f"theorem {theorem} needs {', '.join(missing)} as well")
+        raise InputError(f"theorem {theorem} also needs {', '.join(missing)}")
     if idle := [FLAGS.get(name, f"--{name.replace('_', '-')}") for name in given if name not in needed]:
-        raise InputError(f"theorem {theorem} has no {', '.join(idle)}: leave that out")
+        raise InputError(f"theorem {theorem} does not use {', '.join(idle)}: leave it out")
     if repaired and theorem == "nigt":
-        raise InputError("theorem nigt has nothing to repair: leave out --repaired")
+        raise InputError("theorem nigt has no slips to repair: leave out --repaired")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConditionWarning)  # it is told with the settings
+        warnings.simplefilter("ignore", ConditionWarning)  # violated conditions are printed with the settings
         try:
             return THEOREMS[theorem](**given, **({"repaired": True} if repaired else {}))
         except ValueError as error:
@@ -71,7 +71,7 @@ def _settings(theorem: str, given: dict[str, Any], repaired: bool) -> Settings:
 
 
 def _describe(settings: Settings, norm_sum: float | None) -> str:
-    """In words."""
+    """Settings, bound and conditions as text."""
     lines = [
         f"{settings.theorem}",
         "",
@@ -90,14 +90,16 @@ def _describe(settings: Settings, norm_sum: float | None) -> str:
         *(f"  {'holds' if holds else 'VIOLATED'}: {statement}" for statement, holds in settings.conditions),
     ]
     if settings.violations:
-        lines.append("  The bound is not proved for these settings: leave out --lr to get what the theorem allows.")
+        lines.append(
+            "  The bound is not proved for these settings: leave out --lr to get a rate that the theorem allows."
+        )
     arguments = ", ".join(f"{name}={value:.6g}" for name, value in settings.optimizer().items())
     return "\n".join([*lines, "", f"  AdamPlus(model.parameters(), {arguments})"])
 
 
 def _bound(settings: Settings, norm_sum: float | None) -> list[str]:
     if settings.power == 2 and norm_sum is None:
-        return ["  The bound needs Σ‖z‖ of the run: --norm-sum, as AdamPlus.stats() tells it."]
+        return ["  The bound needs Σ‖z‖ of the run: pass --norm-sum, which AdamPlus.stats() reports."]
     bound = settings.bound(norm_sum=norm_sum)
     power = {1.0: "", 2.0: "²"}.get(settings.power, f"^{settings.power:.4g}")
     return [
@@ -108,33 +110,33 @@ def _bound(settings: Settings, norm_sum: float | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Proved:
-    """A method under a theorem."""
+    """A method with the settings of a theorem."""
 
     name: str
     exponent: float
     make: Callable[[Problem, float, float], tuple[Candidate, int | None]]
-    """Of a problem, ε and Δ: how to run, and how many evaluations are proved to be enough, where a number is."""
+    """Function of a problem, ε and Δ: the candidate, and the proved number of evaluations, if it is known."""
 
 
-def _of(settings: Settings) -> tuple[Candidate, int]:
+def _candidate(settings: Settings) -> tuple[Candidate, int]:
     chosen = {name: float(value) for name, value in settings.optimizer().items()}
     return adam_plus_candidate(chosen, (settings.initial_batch, settings.batch)), settings.evaluations
 
 
 def _theorem3(problem: Problem, epsilon: float, gap: float) -> tuple[Candidate, int]:
-    return _of(theory.theorem3(epsilon, problem.L, problem.L_H, gap, problem.sigma, check=True))
+    return _candidate(theory.theorem3(epsilon, problem.L, problem.L_H, gap, problem.sigma, check=True))
 
 
 def _fast_rate(problem: Problem, epsilon: float, gap: float) -> tuple[Candidate, int]:
-    return _of(theory.fast_rate(epsilon, problem.L, problem.L_H, problem.G, gap, problem.sigma, check=True))
+    return _candidate(theory.fast_rate(epsilon, problem.L, problem.L_H, problem.G, gap, problem.sigma, check=True))
 
 
 def _nigt(problem: Problem, epsilon: float, gap: float) -> tuple[Candidate, int | None]:
-    """T = Δ L_H^(1/2) σ² ε^−3.5/m, the theorem's without its constants, with the batch m = ε^−1.5 of Theorem 3."""
+    """T = Δ L_H^(1/2) σ² ε^−3.5/m, as in the theorem but without its constants, and m = ε^−1.5 as in Theorem 3."""
     batch = whole(epsilon**-1.5)
     T = math.ceil(gap * problem.L_H**0.5 * problem.sigma**2 / (epsilon**3.5 * batch))
     settings = theory.nigt(T, problem.L, problem.L_H, gap, problem.sigma, batch=batch)
-    return _of(settings)[0], None
+    return _candidate(settings)[0], None
 
 
 def _sgd(problem: Problem, epsilon: float, gap: float) -> tuple[Candidate, int | None]:

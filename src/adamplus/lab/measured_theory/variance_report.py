@@ -1,4 +1,4 @@
-"""What `adamplus theory variance` keeps, draws and says of z's errors."""
+"""Tables, text and figure of a report of `adamplus theory variance`."""
 
 import csv
 import io
@@ -16,9 +16,9 @@ COLOUR_OF = {"z": COLOURS[0], "plain": COLOURS[1], "g": COLOURS[6], "gradient": 
 
 
 def part(series: dict[str, Any], name: str, last: bool) -> tuple[float, float]:
-    """Mean over the first or the last tenth of the steps, and its standard error as if looks were one.
+    """Mean over the first or the last tenth of the steps, and its standard error, as if errors were fully correlated.
 
-    Looks are even in the logarithm, so they are weighted by the steps that they stand for.
+    Measured steps are evenly spaced in the logarithm, so each is weighted by the number of steps that it represents.
     """
     steps = np.array(series["steps"], dtype=float)
     end = steps[-1]
@@ -29,16 +29,16 @@ def part(series: dict[str, Any], name: str, last: bool) -> tuple[float, float]:
 
 
 def level(series: dict[str, Any]) -> int:
-    """The last step that was looked at with noise of g as large as that of the first: later, g's falls, too."""
+    """The last measured step at which the noise of g is at least that of the first step. Later it falls as well."""
     noise = series["g_error2"]
     return max(step for step, value in zip(series["steps"], noise, strict=True) if value >= noise[0])
 
 
-def cells(found: dict[str, Any]) -> list[list[str]]:
-    """Heading and lines: what the errors were in the first and in the last tenth of training."""
+def cells(report: dict[str, Any]) -> list[list[str]]:
+    """Table of the errors in the first and in the last tenth of training: the heading, then the lines."""
     lines = [["", "gradients at", "‖z − ∇F(w)‖²: first tenth", "last tenth", "‖g − ∇F‖²: first tenth", "last tenth"]]
     lines[0] += ["‖∇F(w)‖²: first tenth", "last tenth"]
-    for place, ways in found["places"].items():
+    for place, ways in report["places"].items():
         for way, series in ways.items():
             numbers = [
                 f"{mean:.3g} ± {error:.1g}"
@@ -49,67 +49,67 @@ def cells(found: dict[str, Any]) -> list[list[str]]:
     return lines
 
 
-def note(found: dict[str, Any]) -> str:
-    """Where the numbers come from."""
-    born, settings = found["certificate"], found["settings"]
+def note(report: dict[str, Any]) -> str:
+    """Note on the origin of the numbers."""
+    born, settings = report["certificate"], report["settings"]
     versions = ", ".join(f"{name} {version}" for name, version in born["versions"].items())
     return (
         f"`{born['command']}` on {born['hardware']}, {born['started'][:10]}; {versions}; {born['seconds']:.0f} s. "
-        f"Means ± standard errors over {found['seeds']['double-well']} and {found['seeds']['digits']} seeds; "
+        f"Means ± standard errors over {report['seeds']['double-well']} and {report['seeds']['digits']} seeds; "
         f"β = {settings['beta']:g}, lr = {settings['lr']['double-well']:g} and {settings['lr']['digits']:g}."
     )
 
 
-def reading(found: dict[str, Any]) -> str:
-    """How far z's error fell while g's noise did not."""
-    said = []
-    for place, ways in found["places"].items():
+def reading(report: dict[str, Any]) -> str:
+    """Text on how far the error of z fell while the noise of g did not."""
+    parts = []
+    for place, ways in report["places"].items():
         series, last = ways["extrapolated"], level(ways["extrapolated"])
         at = series["steps"].index(last)
         g, z = ([series[name][i] for i in (0, at)] for name in ("g_error2", "z_error2"))
-        said.append(
+        parts.append(
             f"on {TITLES[place]}, at step {last + 1:,} of {series['steps'][-1] + 1:,} (‖g − ∇F‖² from {g[0]:.3g} to "
             f"{g[1]:.3g}, ‖z − ∇F(w)‖² from {z[0]:.3g} to {z[1]:.3g}, which is {z[1] / g[1]:.3g} of it)"
         )
     return (
         "With gradients at ŵ, the noise of g was last as large as at first, or larger, "
-        f"{'; '.join(said)}. In the figure, what comes later is shaded; the dotted line is β/(2 − β) = "
-        f"{_averaged(found):.3g}, what averaging makes of steady noise."
+        f"{'; '.join(parts)}. In the figure, what comes later is shaded; the dotted line is β/(2 − β) = "
+        f"{_averaged(report):.3g}, what averaging makes of steady noise."
     )
 
 
-def _averaged(found: dict[str, Any]) -> float:
-    beta = found["settings"]["beta"]
+def _averaged(report: dict[str, Any]) -> float:
+    beta = report["settings"]["beta"]
     return beta / (2 - beta)
 
 
-def markdown(found: dict[str, Any]) -> str:
-    """The same as Markdown."""
-    head, *lines = cells(found)
-    return f"{markdown_table(head, lines, left=head[:2])}\n\n- {reading(found)}\n- {note(found)}\n"
+def markdown(report: dict[str, Any]) -> str:
+    """Table and texts as Markdown."""
+    head, *lines = cells(report)
+    return f"{markdown_table(head, lines, left=head[:2])}\n\n- {reading(report)}\n- {note(report)}\n"
 
 
-def to_csv(found: dict[str, Any]) -> str:
-    """A line for every place, way and step."""
+def to_csv(report: dict[str, Any]) -> str:
+    """CSV with a line for every place, way and step."""
     text = io.StringIO()
     names = ["z_error2", "z_error2_error", "g_error2", "g_error2_error", "gradient2", "gradient2_error"]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["place", "gradients", "step", *names])
-    for place, ways in found["places"].items():
+    for place, ways in report["places"].items():
         for way, series in ways.items():
             for i, step in enumerate(series["steps"]):
                 writer.writerow([place, way, step, *(series[name][i] for name in names)])
     return text.getvalue()
 
 
-def draw(found: dict[str, Any], folder: Path) -> list[Path]:
-    """Errors above, one panel a place, and below what part z's are of g's; the files' paths."""
+def draw(report: dict[str, Any], folder: Path) -> list[Path]:
+    """Draw the errors, one panel per place, and below them z's as a part of g's. Returns the paths of the files."""
     with drawing(folder):
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(9, 5.6), layout="constrained")
         panels = figure.subplots(2, 2, sharex="col", height_ratios=(3, 2))
-        for axes, ratios, (place, ways) in zip(*panels, found["places"].items(), strict=True):
+        for axes, ratios, (place, ways) in zip(*panels, report["places"].items(), strict=True):
             plus, plain = ways["extrapolated"], ways["plain"]
             _band(axes, plus, "g_error2", COLOUR_OF["g"], "-", "noise of a gradient, ‖g − ∇F(ŵ)‖²")
             _band(
@@ -119,7 +119,7 @@ def draw(found: dict[str, Any], folder: Path) -> list[Path]:
             _band(axes, plus, "gradient2", COLOUR_OF["gradient"], (0, (1, 1.5)), "‖∇F(w)‖²")
             _ratio(ratios, plain, COLOUR_OF["plain"], (0, (5, 2)))
             _ratio(ratios, plus, COLOUR_OF["z"], "-")
-            ratios.axhline(_averaged(found), color=COLOUR_OF["g"], linewidth=0.8, linestyle=(0, (1, 2)))
+            ratios.axhline(_averaged(report), color=COLOUR_OF["g"], linewidth=0.8, linestyle=(0, (1, 2)))
             tidy(axes, TITLES[place].replace("`", ""))
             tidy(ratios, "")
             axes.set(xscale="log", yscale="log")

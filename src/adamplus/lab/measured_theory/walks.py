@@ -13,23 +13,23 @@ from adamplus.rivals import PairedGradients
 from adamplus.theory.problems import Problem
 
 APART = 1.01
-"""Runs are looked at whenever their evaluations have grown by so much."""
+"""Factor by which evaluations grow between two computations of ‖∇F‖."""
 
 
 class Walk(Protocol):
-    """A method on its way, many runs at once."""
+    """A method at work on many runs at once."""
 
     evaluations: int
-    """Gradients of single samples that each run has taken."""
+    """Single-sample gradients that each run has evaluated."""
 
     @property
     def point(self) -> Tensor:
-        """The points that the method would give as its result."""
+        """The method's present result, one row per run."""
         ...
 
     @property
     def over(self) -> bool:
-        """Whether the method has stopped by itself, in every run."""
+        """Whether the method has ended in every run."""
         ...
 
     def step(self) -> None:
@@ -41,16 +41,18 @@ Begin = Callable[[Problem, Tensor, torch.Generator], Walk]
 
 
 class BatchedAdamPlus:
-    """The family (any p and a) on the rows of w; tested against `AdamPlusReference`.
+    """Algorithm 1 for any p and a, on many runs at once; tested against `AdamPlusReference`.
+
+    Row i of every tensor is run i, which has its own norm.
 
     Args:
-        w: where the runs start, of shape (runs, dim).
+        w: starting points of the runs, of shape (runs, dim).
         lr: α.
         beta: β.
         beta_power: a.
         norm_power: p.
         eps: ε₀.
-        extrapolate: take gradients at ŵ; without, at w, and z is a plain moving average.
+        extrapolate: take gradients at ŵ. If False, take them at w, so that z is a plain moving average.
     """
 
     def __init__(
@@ -65,13 +67,13 @@ class BatchedAdamPlus:
         extrapolate: bool = True,
     ) -> None:
         self.w = self.at = w.clone()
-        """w, and where the next gradient is to be taken."""
+        """w, and the point at which the next gradient must be taken."""
         self.z: Tensor | None = None
         self.beta, self.length = beta, lr * beta**beta_power
         self.norm_power, self.eps, self.extrapolate = norm_power, eps, extrapolate
 
     def step(self, g: Tensor) -> None:
-        """One step of every run, with the gradient at `at`."""
+        """Take one step of every run, with the gradient at `at`."""
         self.z = g if self.z is None else torch.lerp(self.z, g, self.beta)
         norm = torch.linalg.vector_norm(self.z, dim=1, keepdim=True)
         move = self.length / norm.pow(self.norm_power).clamp(min=self.eps) * self.z
@@ -82,7 +84,7 @@ class BatchedAdamPlus:
 
 
 class AdamPlusWalk:
-    """Adam⁺ and its kin."""
+    """Walk of `BatchedAdamPlus`."""
 
     def __init__(self, problem: Problem, method: BatchedAdamPlus, batches: tuple[int, int], generator: torch.Generator):
         self.problem, self.method, self.generator = problem, method, generator
@@ -103,7 +105,7 @@ class AdamPlusWalk:
 
 
 class OptimizerWalk:
-    """A torch optimizer, whose parameter holds a run in each row."""
+    """Walk of a torch optimizer whose parameter holds one run per row."""
 
     def __init__(
         self,
@@ -120,12 +122,12 @@ class OptimizerWalk:
 
     @property
     def point(self) -> Tensor:
-        """What the parameter holds."""
+        """The value of the parameter."""
         return self.w.detach()
 
     @property
     def over(self) -> bool:
-        """Of those methods that know an end."""
+        """Whether every run has ended. False for methods without an end."""
         return "finished" in self.optimizer.progress and bool(self.optimizer.finished.all())
 
     def step(self) -> None:
@@ -145,7 +147,7 @@ class OptimizerWalk:
             self.optimizer.step()
 
     def _batch(self) -> int:
-        """Of the large batches and the levels that some methods have."""
+        """Batch size of the next step, for methods with large batches or levels too."""
         if len(self.batches) == 1:
             return self.batches[0]
         level = getattr(self.optimizer, "level_next", None)
@@ -154,25 +156,25 @@ class OptimizerWalk:
 
 @dataclass(frozen=True)
 class Limits:
-    """When a walk is given up."""
+    """Limits at which a walk stops."""
 
     steps: int
     evaluations: float = math.inf
     beyond: float = 1.0
-    """Runs go on for so many times what their mean needed: another choice of them may need more."""
+    """Factor by which runs continue beyond what their mean needed: a resampled choice of runs may need more."""
 
 
 @dataclass
 class Curve:
-    """‖∇F‖ of every run, along the way."""
+    """‖∇F‖ of every run along a walk."""
 
     evaluations: np.ndarray
-    """At each look."""
+    """Evaluations at each computation of ‖∇F‖."""
     norms: np.ndarray
-    """(looks, runs)."""
+    """‖∇F‖, of shape (computations, runs)."""
 
     def reached(self, epsilon: float, weights: np.ndarray | None = None) -> np.ndarray:
-        """Evaluations until the weighted mean over runs is at most ε, for each row of weights; NaN where it is not."""
+        """Evaluations until the weighted mean over runs is at most ε, per row of weights; NaN if never."""
         weights = np.full((1, self.norms.shape[1]), 1 / self.norms.shape[1]) if weights is None else weights
         if not len(self.evaluations):
             return np.full(len(weights), math.nan)
@@ -183,26 +185,26 @@ class Curve:
 
 @torch.inference_mode()
 def walk(begin: Begin, problem: Problem, epsilon: float, runs: int, seed: int, limits: Limits) -> Curve:
-    """Walk until the mean is at most ε and then on, `beyond` times as far, or until a limit."""
+    """Walk until the mean is at most ε, then `beyond` times as far; stop earlier at a limit."""
     generator = torch.Generator().manual_seed(seed)
-    going = begin(problem, problem.start(runs, generator), generator)
-    looks: list[int] = []
+    method = begin(problem, problem.start(runs, generator), generator)
+    counts: list[int] = []
     norms: list[np.ndarray] = []
-    limit, look = limits.evaluations, 0.0
+    limit, next_look = limits.evaluations, 0.0
     for _ in range(limits.steps):
-        going.step()
-        ending = going.over or going.evaluations >= limit
-        if going.evaluations < look and not ending:
+        method.step()
+        ending = method.over or method.evaluations >= limit
+        if method.evaluations < next_look and not ending:
             continue
-        found = torch.linalg.vector_norm(problem.gradient(going.point), dim=1)
-        mean = float(found.mean())
+        norm = torch.linalg.vector_norm(problem.gradient(method.point), dim=1)
+        mean = float(norm.mean())
         if not math.isfinite(mean):
             break
-        looks.append(going.evaluations)
-        norms.append(found.numpy())
+        counts.append(method.evaluations)
+        norms.append(norm.numpy())
         if mean <= epsilon:
-            limit = min(limit, limits.beyond * going.evaluations)
-        if ending or going.evaluations >= limit:
+            limit = min(limit, limits.beyond * method.evaluations)
+        if ending or method.evaluations >= limit:
             break
-        look = APART * going.evaluations
-    return Curve(np.array(looks), np.array(norms).reshape(len(looks), runs))
+        next_look = APART * method.evaluations
+    return Curve(np.array(counts), np.array(norms).reshape(len(counts), runs))
