@@ -199,7 +199,7 @@ def test_counts_have_three_digits_and_a_unit():
 
 
 def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(commands, "stored", Mock(side_effect=PermissionError(13, "denied", "rate.json")))
+    monkeypatch.setattr(commands, "load_reports", Mock(side_effect=PermissionError(13, "denied", "rate.json")))
     result = CliRunner().invoke(app, ["theory", "show", str(tmp_path)])
     assert (result.exit_code, type(result.exception)) == (1, SystemExit)
     assert "a file cannot be used" in result.output
@@ -208,6 +208,6 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pyt
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """As in `adamplus theory show DIR | head -1`."""
-    monkeypatch.setattr(commands, "stored", Mock(side_effect=BrokenPipeError(32, "Broken pipe")))
+    monkeypatch.setattr(commands, "load_reports", Mock(side_effect=BrokenPipeError(32, "Broken pipe")))
     result = CliRunner().invoke(app, ["theory", "show", str(tmp_path)])
     assert (result.exit_code, result.output) == (1, "")

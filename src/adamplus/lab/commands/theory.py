@@ -14,11 +14,11 @@ from ..measured_theory import (
     PROVED,
     RateRequest,
     VarianceRequest,
+    load_reports,
     measure_rates,
     measure_variance,
-    stored,
     theorem_settings,
-    write,
+    write_report,
 )
 from .errors import said_plainly
 
@@ -116,7 +116,7 @@ def variance(
 def show(folder: Annotated[Path, typer.Argument(help="The --out folder of the other commands.")]) -> None:
     """Make the tables, figures and page of a folder again, from its stored numbers."""
     with said_plainly(kept=False):
-        reports = stored(folder)
+        reports = load_reports(folder)
         if not reports:
             raise InputError(f"{folder} has no reports of `adamplus theory`: pass the --out folder of a measurement")
         for report in reports:
@@ -142,5 +142,5 @@ def _make_folder(folder: Path) -> None:
 
 def _write(report: dict[str, Any], folder: Path) -> None:
     """Write a report's files, and print its table."""
-    typer.echo(write(report, folder))
+    typer.echo(write_report(report, folder))
     typer.echo(f"Written: {folder}/{report['kind']}.json, .md, .csv, .png, .pdf and {folder}/theory.html")

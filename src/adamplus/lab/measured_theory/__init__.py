@@ -1,7 +1,7 @@
 """Measurements of the paper's theory, which `adamplus theory` runs."""
 
 from .methods import METHODS
-from .outputs import stored, write
+from .outputs import load_reports, write_report
 from .rates import measure_rates
 from .request import RateRequest, VarianceRequest
 from .theorems import PROVED, theorem_settings
@@ -12,9 +12,9 @@ __all__ = [
     "PROVED",
     "RateRequest",
     "VarianceRequest",
+    "load_reports",
     "measure_rates",
     "measure_variance",
-    "stored",
     "theorem_settings",
-    "write",
+    "write_report",
 ]

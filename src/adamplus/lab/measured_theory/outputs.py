@@ -26,7 +26,7 @@ tbody th { max-width: none; white-space: nowrap; }
 """
 
 
-def stored(folder: Path) -> list[dict[str, Any]]:
+def load_reports(folder: Path) -> list[dict[str, Any]]:
     """Load the reports in a folder. Raises an InputError if one cannot be shown."""
     return [_load(folder / f"{kind}.json") for kind in TITLES if (folder / f"{kind}.json").is_file()]
 
@@ -52,7 +52,7 @@ def _damaged(path: Path, problem: Exception | str) -> str:
     return f"{path} is not what `adamplus theory` wrote ({reason}): measure again"
 
 
-def write(report: dict[str, Any], folder: Path) -> str:
+def write_report(report: dict[str, Any], folder: Path) -> str:
     """Write a report's numbers, tables and figure, and the page of the folder. Returns the Markdown table."""
     kind = report["kind"]
     markdown, csv = _texts(report)
@@ -74,7 +74,7 @@ def _texts(report: dict[str, Any]) -> tuple[str, str]:
 def _write_page(folder: Path) -> None:
     """Write the page of all reports in a folder that have a figure."""
     style = (files("adamplus.lab.report") / "page.css").read_text(encoding="utf-8")
-    drawn = [one for one in stored(folder) if (folder / f"{one['kind']}.png").is_file()]
+    drawn = [one for one in load_reports(folder) if (folder / f"{one['kind']}.png").is_file()]
     body = join(tag("h1", "The theory of Adam⁺, measured"), *(_section(one, folder) for one in drawn))
     head = join(
         Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),

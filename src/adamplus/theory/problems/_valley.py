@@ -8,7 +8,7 @@ from torch import Tensor
 from ._double_well import DoubleWell
 
 SHIFT = 1.0
-"""Distance of a wall's largest curvature from the floor, where the third derivative is then not 0, as L_H allows."""
+"""Distance of a wall's largest curvature from the floor, so that the third derivative is not 0 on the floor."""
 LEVEL = 1 / (1 + math.exp(SHIFT))
 """Slope of the softplus on the floor, subtracted from the walls so that they are level there."""
 
