@@ -1,9 +1,12 @@
 """What every test starts from."""
 
 import os
+import sys
+from collections.abc import Iterator
 from contextlib import suppress
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # the fused kernels, on CPU tensors
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more would start processes that import torch again
 
 import hypothesis
 import pytest
@@ -28,3 +31,20 @@ hypothesis.settings.load_profile("quick")
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _uncovered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Stop coverage in tests marked `uncovered` and in their processes; it doubles the time of Triton's interpreter.
+
+    pytest-cov's own marker `no_cover` has no effect in the workers of xdist: `patch = subprocess` has started a second
+    measurement in them, which it does not know.
+    """
+    if not request.node.get_closest_marker("uncovered"):
+        yield
+        return
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+    trace = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(trace)

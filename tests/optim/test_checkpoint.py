@@ -33,6 +33,7 @@ def run(*arguments: object, processes: int | None = None) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.uncovered  # tests of one process and of test_distributed.py run the same lines
 def test_saved_on_two_processes_and_loaded_on_two_and_one(tmp_path: Path):
     run("save+load", tmp_path, "0:99:3", processes=2)
     run("load", tmp_path, "0:99:3")

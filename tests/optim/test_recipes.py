@@ -13,6 +13,7 @@ from torch import nn
 from adamplus import AdamPlus
 
 
+@pytest.mark.uncovered  # the ranks of test_distributed.py run the same lines
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_recipes_on_several_processes_end_where_one_process_does(processes: int):
     worker = Path(__file__).parent / "workers" / "recipes.py"

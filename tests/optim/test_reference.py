@@ -63,6 +63,15 @@ def test_a_scope_is_one_vector():
             assert float(p.detach()) == pytest.approx(-g / norm**0.5, rel=1e-14)
 
 
+def test_a_parameter_without_a_gradient_stays_and_keeps_no_state():
+    p, q = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    optimizer = AdamPlusReference([p, q])
+    p.grad = torch.ones(2)
+    optimizer.step()
+    assert torch.equal(q, torch.ones(2))
+    assert list(optimizer.state) == [p]
+
+
 def test_a_closure_is_evaluated_with_gradients():
     w = torch.nn.Parameter(torch.ones(2))
     optimizer = AdamPlusReference([w])

@@ -12,6 +12,9 @@ from adamplus import AdamPlus, AdamPlusReference
 
 SHAPES = [(4, 3), (7,), (), (2, 3, 2), (5,), (3,)]
 
+# Coverage would double the time of these runs, and shorter tests run the same lines.
+pytestmark = pytest.mark.uncovered
+
 
 def noisy_gradients(ps: list[Tensor], noise: list[Tensor]) -> list[Tensor]:
     """∇F + noise for the nonconvex F(w) = Σ (w²/2 + cos 2w)."""

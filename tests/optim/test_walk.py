@@ -6,6 +6,7 @@ from typing import Any
 
 import hypothesis
 import hypothesis.strategies as st
+import pytest
 import torch
 from cases import FAMILY, dtypes, float64_copy, give, layouts, pair, parameter, params, seeds, settings, through_a_file
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -20,6 +21,10 @@ from adamplus import AdamPlus, AdamPlusReference
 # the accuracy of the coarsest, so a walk is judged by that one. Where ‖z‖ is small, a step divides z's own rounding by
 # it: what that can do to ŵ is added up in `bent` (with eps=0, gradients that cancel leave a z made of rounding alone).
 TOLERANCE = {torch.float64: 30, torch.float32: 10, torch.bfloat16: 5, torch.float16: 10}
+
+
+# Coverage would double the time of the walks, and the tests of single rules run the same lines.
+pytestmark = pytest.mark.uncovered
 
 
 class Walk(RuleBasedStateMachine):

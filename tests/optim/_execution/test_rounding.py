@@ -31,6 +31,7 @@ def run(steps: int, stochastic: bool, dtype: torch.dtype = torch.bfloat16, **set
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.uncovered  # shorter tests run the same lines
 def test_small_steps_are_lost_without_it_and_kept_with_it(way: str):
     exact = values(run(50, False, torch.float32))[0].mean()
     lost = values(run(50, False, **WAYS[way]))[0].float().mean()
@@ -93,6 +94,7 @@ def test_a_resumed_run_rounds_as_the_one_that_went_on(way: str):
 
 
 @pytest.mark.parametrize("way", ["plain", "fused"])
+@pytest.mark.uncovered  # shorter tests run the same lines
 def test_decoupled_decay_is_not_lost_either(way: str):
     p = nn.Parameter(torch.ones(4000, dtype=torch.bfloat16))
     settings: dict[str, Any] = {"weight_decay": 1e-3, "decoupled_weight_decay": True, "stochastic_rounding": True}

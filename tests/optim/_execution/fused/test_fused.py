@@ -25,6 +25,7 @@ def made(shapes: list[tuple[int, ...]] = SHAPES, dtype: torch.dtype = torch.floa
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.uncovered  # shorter tests run the same lines
 def test_float32_equals_the_float64_reference(name: str, setting: str):
     """≤ 1e-6 relative after 10 steps, lr and β changing, gradients missing."""
     ps = made()
@@ -46,6 +47,7 @@ def test_float32_equals_the_float64_reference(name: str, setting: str):
 
 @pytest.mark.parametrize("state_dtype", [None, torch.bfloat16])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.uncovered  # shorter tests run the same lines
 def test_16_bit_parameters_round_once_a_step(dtype: torch.dtype, state_dtype: torch.dtype | None):
     """10 steps, each rounding ŵ by half an ulp at most: 5 eps, and a 16-bit z as much again."""
     fused, reference = pair("adam_plus", [{"params": made(dtype=dtype), "state_dtype": state_dtype}], {"fused": True})
@@ -108,6 +110,7 @@ def test_a_z_saved_in_another_layout_is_laid_out_anew():
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("scope", ["global", "group", "tensor"])
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+@pytest.mark.uncovered  # shorter tests run the same lines
 def test_nan_and_inf_go_where_they_go_in_plain(bad: float, scope: Any, power: float):
     """A spoilt ‖z‖ spoils every step that is divided by it: it must not look like one that is 0."""
     start = made([(5,), (2500,)])
