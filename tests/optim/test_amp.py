@@ -24,7 +24,7 @@ def test_a_step_with_inf_changes_nothing_at_all(execution: str):
         optimizer.zero_grad()
         scaler.scale(nn.functional.mse_loss(model(x), y)).backward()
         before, state = values(optimizer), state_of(optimizer)
-        poisoned = i in (0, 3)  # the very first step, before there is any state, and one in the middle
+        poisoned = i in (0, 3)  # the first step, when there is no state yet, and one in the middle
         if poisoned:
             next(model.parameters()).grad.view(-1)[0] = float("inf")  # pyright: ignore[reportOptionalMemberAccess]
         scaler.step(optimizer)
@@ -40,8 +40,8 @@ def test_a_step_with_inf_changes_nothing_at_all(execution: str):
     assert optimizer.stats().step == 4
 
 
-def test_a_fused_optimizer_without_gradients_steps_nothing():
-    """As one of two does that take turns with one scaler. (Of others GradScaler says that it checked nothing.)"""
+def test_a_fused_step_without_gradients_changes_nothing():
+    """Two optimizers may take turns with one scaler. GradScaler itself refuses an optimizer without gradients."""
     optimizer = AdamPlus([nn.Parameter(torch.ones(3))], fused=True)
     scaler = torch.amp.GradScaler("cpu")
     scaler.scale(torch.ones((), requires_grad=True)).backward()

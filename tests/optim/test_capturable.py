@@ -1,4 +1,4 @@
-"""No word between host and device in a step, as far as a machine without an accelerator can show it."""
+"""A capturable step reads no value on the host, as far as a machine without an accelerator can show it."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ from adamplus.optim._norm import combine
 
 
 class NoHostRead(TorchDispatchMode):
-    """Raises where a tensor's value is asked for, by `.item()`, `float()`, `if` or a printed tensor."""
+    """Raise if a tensor's value is read by `.item()`, `float()`, `if` or `print`."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
-            raise AssertionError("the host asked for a value")
+            raise AssertionError("the host read a value")
         return func(*args, **(kwargs or {}))
 
 
@@ -46,14 +46,14 @@ def test_a_capturable_step_reads_no_value(settings: dict[str, Any]):
 
 
 def test_the_guard_sees_a_read():
-    with NoHostRead(), pytest.raises(AssertionError, match="asked for a value"):
+    with NoHostRead(), pytest.raises(AssertionError, match="read a value"):
         torch.ones(()).item()
 
 
 @pytest.mark.parametrize("capturable", [False, True])
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_a_step_on_another_device_reads_no_value_there(settings: dict[str, Any], capturable: bool):
-    """On the meta device nothing has a value: asking for one raises, and so does mixing it with the host's tensors."""
+    """Tensors on the meta device have no value: reading one raises, and so does mixing it with CPU tensors."""
     tensors = [name for name, value in settings.items() if isinstance(value, torch.Tensor)]
     settings = {name: float(value) if name in tensors else value for name, value in settings.items()}
     ps = [nn.Parameter(torch.empty(4, 3, device="meta")), nn.Parameter(torch.empty(5, device="meta"))]
@@ -72,14 +72,14 @@ def test_a_step_on_another_device_reads_no_value_there(settings: dict[str, Any],
         optimizer.stats()
 
 
-def test_norms_from_several_devices_are_put_together():
+def test_norms_from_several_devices_are_added_up():
     with FakeTensorMode():
         norms = [torch.ones(2, dtype=torch.float64, device=device) for device in ("cuda:0", "cpu", "cuda:1", "cpu")]
         assert combine(norms).device == torch.device("cuda:0")
     assert float(combine([])) == 0.0
 
 
-def test_capturable_and_not_are_the_same_to_the_bit():
+def test_capturable_changes_no_bit():
     results = []
     for capturable in (False, True):
         model = small_model()

@@ -1,4 +1,4 @@
-"""torch.distributed.checkpoint: asked for, saved, regrouped, loaded elsewhere, and gone on with."""
+"""torch.distributed.checkpoint: state is read, saved, regrouped and loaded elsewhere, and training continues."""
 
 import copy
 import os
@@ -25,7 +25,7 @@ HERE = ["-m", "torch.distributed.run", "--standalone"]
 
 
 def run(*arguments: object, processes: int | None = None) -> None:
-    """Run the worker on so many processes, or alone and without a process group."""
+    """Run the worker on several processes, or (None) in one process without a process group."""
     torchrun = [] if processes is None else [*HERE, f"--nproc-per-node={processes}"]
     command = [sys.executable, *torchrun, str(WORKER), *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -34,7 +34,7 @@ def run(*arguments: object, processes: int | None = None) -> None:
 
 
 @pytest.mark.uncovered  # tests of one process and of test_distributed.py run the same lines
-def test_saved_on_two_processes_and_loaded_on_two_and_one(tmp_path: Path):
+def test_a_run_saved_on_two_processes_continues_on_two_and_on_one(tmp_path: Path):
     run("save+load", tmp_path, "0:99:3", processes=2)
     run("load", tmp_path, "0:99:3")
 
@@ -52,7 +52,7 @@ def test_saved_on_four_processes_and_loaded_on_two(tmp_path: Path):
     run("load", tmp_path, "0:99:2", processes=2)
 
 
-def test_a_fresh_optimizer_is_asked_for_its_state_on_two_processes(tmp_path: Path):
+def test_reading_the_state_of_a_fresh_optimizer_on_two_processes_changes_nothing(tmp_path: Path):
     run("ask", tmp_path, "0:0", processes=2)
 
 
@@ -69,7 +69,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("mode", ["train", "eval"])
 @pytest.mark.parametrize("name", ASKED)
-def test_being_asked_for_its_state_changes_nothing(name: str, mode: str):
+def test_reading_the_state_of_a_fresh_optimizer_changes_nothing(name: str, mode: str):
     """DCP has a fresh optimizer step with zero gradients at lr 0; the first step with a gradient is still the first."""
     model, twin = small_model(), small_model()
     optimizer, unasked = AdamPlus(model.parameters(), **ASKED[name]), AdamPlus(twin.parameters(), **ASKED[name])
@@ -156,8 +156,8 @@ def test_groups_that_are_merged_take_the_settings_of_their_first_parameter():
     assert merged.stats() == optimizer.stats()
 
 
-def test_z_is_again_of_the_dtype_that_it_was_saved_in():
-    """DCP reads into the tensors that are there; the setting that comes with them says what they were."""
+def test_loading_restores_the_dtype_of_z():
+    """DCP reads into the existing tensors; the saved setting `state_dtype` has the dtype that they were saved in."""
     model, again = small_model(), small_model()
     optimizer = AdamPlus(model.parameters(), state_dtype=torch.bfloat16)
     train(model, optimizer, range(3))

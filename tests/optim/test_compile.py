@@ -125,7 +125,7 @@ def test_a_compiled_training_step_is_the_same_training(kind: str, recompilations
     assert difference(values(compiled), values(optimizer)) <= 1e-5
 
 
-def test_gradients_that_come_and_go_are_seen():
+def test_a_compiled_step_sees_gradients_that_come_and_go():
     ps = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))]
     qs = copy.deepcopy(ps)
     eager, compiled = AdamPlus(ps), AdamPlus(qs)
@@ -141,7 +141,7 @@ def test_gradients_that_come_and_go_are_seen():
     assert [float(compiled.state[q]["step"]) for q in qs] == [4.0, 6.0]
 
 
-def test_eval_mode_is_seen_by_a_compiled_step():
+def test_a_compiled_step_sees_eval_mode():
     p = nn.Parameter(torch.ones(3))
     optimizer = AdamPlus([p])
     step = torch.compile(optimizer.step, backend="eager")
@@ -155,7 +155,7 @@ def test_eval_mode_is_seen_by_a_compiled_step():
     assert optimizer.stats().step == 2
 
 
-def test_evaluations_between_steps_do_not_have_it_compiled_again():
+def test_evaluations_between_steps_cause_no_recompilation():
     model = small_model()
     optimizer = AdamPlus(model.parameters())
     optimizer.follow(model)
@@ -176,7 +176,7 @@ def test_evaluations_between_steps_do_not_have_it_compiled_again():
 
 
 def test_a_compiled_fused_step_calls_the_kernels_and_copies_nothing():
-    """One operator in the graph, whose tensors inductor hands over as they are."""
+    """The graph has one operator, and inductor passes the tensors to it without copies."""
     model, optimizer = scheduled("tensor", fused=True)
     run(model, optimizer, optimizer.step, 2)
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""Several processes, one vector: each way of splitting a model, and what is said where that cannot be."""
+"""Several processes step one vector: every way of splitting a model, and the errors where that is impossible."""
 
 import os
 import pickle
@@ -43,7 +43,8 @@ def one_rank():
      "several_meshes_and_scopes hand_made_partitions meshes_of_some_ranks",
      pytest.param("compiled", marks=pytest.mark.slow),
      "zero_redundancy one_small_message rounding_at_random gradients_on_some_ranks a_warm_up_from_nothing "
-     "replicas_of_a_tensor_parallel_model fused_before_anything_global_has_state nobody_has_gradients flat_parameters"],
+     "replicas_of_a_tensor_parallel_model "
+     "fused_before_anything_global_has_state no_rank_has_gradients flat_parameters"],
 )  # fmt: skip
 def test_every_split_takes_the_steps_of_one_process(splits: str, processes: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STEPS", "10" if processes == 2 else "50")  # w is compared every ten steps
@@ -51,11 +52,11 @@ def test_every_split_takes_the_steps_of_one_process(splits: str, processes: int,
 
 
 @pytest.mark.parametrize("processes", [2, FOUR])
-def test_ranks_that_disagree_say_so_and_do_not_wait(processes: int):
+def test_ranks_that_disagree_raise_and_do_not_wait(processes: int):
     torchrun(processes, "disagree.py")
 
 
-def test_following_through_wrappers():
+def test_a_wrapped_model_switches_the_optimizer():
     torchrun(2, "following.py")
 
 
@@ -66,14 +67,14 @@ def test_a_process_group_needs_the_global_norm():
 
 
 def test_a_copy_without_its_process_group_is_refused():
-    """A copy that lost it would train, silently, with the wrong norm."""
+    """A copy without the group would silently train with the wrong norm."""
     group = torch.distributed.ProcessGroup(0, 1)  # pyright: ignore[reportCallIssue]
     optimizer = AdamPlus([nn.Parameter(torch.ones(1))], process_group=group)
     with pytest.raises(TypeError, match="pickle"):
         pickle.dumps(optimizer)
 
 
-def test_a_differentiable_step_takes_no_dtensor(one_rank: Any):
+def test_a_differentiable_step_of_a_dtensor_is_refused(one_rank: Any):
     mesh = dist.init_device_mesh("cpu", (1,))
     p = nn.Parameter(distribute_tensor(torch.ones(3), mesh, [Shard(0)]))
     optimizer = AdamPlus([p], differentiable=True)
@@ -83,8 +84,8 @@ def test_a_differentiable_step_takes_no_dtensor(one_rank: Any):
 
 
 @pytest.mark.parametrize("execution", [{"foreach": False}, {}, {"fused": True}])
-def test_a_mesh_of_one_rank_needs_no_message(one_rank: Any, execution: Any, monkeypatch: pytest.MonkeyPatch):
-    """And local tensors, other gradients' placements and swapped tensors are followed."""
+def test_a_mesh_of_one_rank_sends_no_message(one_rank: Any, execution: Any, monkeypatch: pytest.MonkeyPatch):
+    """Gradients of another placement and replaced local tensors are used as they are."""
     monkeypatch.setattr(dist, "all_reduce", None)
     mesh = dist.init_device_mesh("cpu", (1,))
     values_ = [torch.randn(5, 3), torch.randn(4)]
@@ -111,15 +112,15 @@ def test_a_mesh_of_one_rank_needs_no_message(one_rank: Any, execution: Any, monk
     assert split.stats() == plain.stats()
 
 
-def test_a_fused_step_of_dtensors_is_for_the_global_norm(one_rank: Any):
+def test_a_fused_step_of_dtensors_needs_the_global_norm(one_rank: Any):
     mesh = dist.init_device_mesh("cpu", (1,))
     p = nn.Parameter(distribute_tensor(torch.ones(3), mesh, [Shard(0)]))
     with pytest.raises(RuntimeError, match="is a DTensor, and norm_scope is 'tensor'"):
         AdamPlus([p], norm_scope="tensor", fused=True)
 
 
-def test_a_message_is_where_its_group_can_sum(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
-    """Parameters that are offloaded to the CPU, and a group of GPUs."""
+def test_a_message_is_on_a_device_on_which_its_group_can_sum(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
+    """Parameters may be offloaded to the CPU while the group is one of GPUs."""
     joint = Joint([{"params": [], "norm_scope": "global"}], one_rank)
     joint.channels = [joint.channels[0]._replace(devices=["meta"])]
     seen: list[str] = []
@@ -129,7 +130,9 @@ def test_a_message_is_where_its_group_can_sum(one_rank: Any, monkeypatch: pytest
     assert seen == ["meta"]
 
 
-def test_news_of_other_ranks_on_an_accelerator_need_no_wait(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
+def test_errors_of_other_ranks_are_checked_on_an_accelerator_without_waiting(
+    one_rank: Any, monkeypatch: pytest.MonkeyPatch
+):
     asserted: list[str] = []
     monkeypatch.setattr(torch, "_assert_async", lambda condition, text: asserted.append(text))
     Joint([{"params": [], "norm_scope": "global"}], one_rank).check(0, torch.ones(2, device="meta"))

@@ -1,4 +1,4 @@
-"""Where Adam⁺ becomes something that everybody knows."""
+"""Settings under which Adam⁺ is a well-known method."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What the optimizer keeps and what it allocates."""
+"""Memory that the optimizer keeps and allocates."""
 
 import pytest
 import torch
@@ -21,8 +21,8 @@ def test_state_is_4_bytes_a_float32_parameter(name: str, execution: str):
     assert sum(t.untyped_storage().nbytes() for t in tensors) <= 4 * count + 1024 * len(optimizer.state)
 
 
-def test_the_measure_sees_allocations():
-    """A test that cannot fail is none: the same measure finds a copy."""
+def test_the_measurement_sees_an_allocation():
+    """The measurement of the tests below finds a copy, so those tests can fail."""
     x = torch.randn(1 << 20)
     assert max(allocations(lambda: x + 1)) >= 4 << 20
 
@@ -53,8 +53,8 @@ def test_a_float32_step_allocates_nothing_as_large_as_a_parameter(execution: str
     assert max(allocations(optimizer.step)) <= p.numel() * 4 / 256
 
 
-def test_scalars_of_an_accelerator_live_together():
-    """Each by itself would take 512 bytes of a GPU's memory; on the meta device, as on any that is no CPU."""
+def test_scalars_on_an_accelerator_share_one_allocation():
+    """Separate scalars would take 512 bytes each on a GPU. The meta device is treated as any accelerator is."""
     ps = [nn.Parameter(torch.empty(3, device="meta")) for _ in range(5)]
     optimizer = AdamPlus(ps, capturable=True)
     for p in ps:
@@ -66,7 +66,7 @@ def test_scalars_of_an_accelerator_live_together():
         assert all(s.shape == () for s in scalars)
 
 
-def test_a_compiler_gets_scalars_that_share_no_memory():
+def test_scalars_given_to_a_compiler_share_no_memory():
     p, q = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))
     optimizer = AdamPlus([p, q])
     p.grad, q.grad = torch.ones(3), torch.ones(2)

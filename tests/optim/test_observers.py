@@ -1,4 +1,4 @@
-"""Hooks and profilers see of a step what torch.optim shows them."""
+"""Hooks and profilers see the same of a step as with torch.optim."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ def stepping(cls: type[AdamPlus] = AdamPlus) -> AdamPlus:
 
 
 @pytest.mark.parametrize("cls", [AdamPlus, NIGT])
-def test_a_profiler_sees_the_step_by_its_name(cls: type[AdamPlus]):
+def test_a_profiler_sees_the_step_under_its_name(cls: type[AdamPlus]):
     optimizer = stepping(cls)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         optimizer.step()
     assert f"Optimizer.step#{cls.__name__}.step" in [event.key for event in profile.key_averages()]
 
 
-def test_global_hooks_are_called_around_own_ones():
+def test_global_hooks_are_called_around_the_hooks_of_an_optimizer():
     optimizer, seen = stepping(), []
     hooks = [
         register_optimizer_step_pre_hook(lambda *_: seen.append("global, before")),
@@ -47,7 +47,7 @@ def test_global_hooks_are_called_around_own_ones():
     assert optimizer.stats().step == 3
 
 
-def test_a_hook_may_hand_over_a_closure():
+def test_a_hook_may_pass_a_closure():
     optimizer = stepping()
 
     def hook(_: Any, args: Any, kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The judge itself, against arithmetic done by hand."""
+"""The reference optimizer against arithmetic done by hand."""
 
 import copy
 from typing import Any
@@ -31,7 +31,7 @@ def test_two_steps_match_arithmetic_by_hand():
         ({"beta_power": 2.0, "norm_power": 0.0}, 0.2 * 0.0625),
     ],
 )
-def test_any_power_of_the_norm_and_of_beta(powers: dict[str, Any], eta: float):
+def test_other_powers_of_the_norm_and_of_beta_match_arithmetic_by_hand(powers: dict[str, Any], eta: float):
     w = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = AdamPlusReference([w], lr=0.2, beta=0.25, **powers)
     w.grad = torch.tensor([64.0], dtype=torch.float64)
@@ -40,7 +40,7 @@ def test_any_power_of_the_norm_and_of_beta(powers: dict[str, Any], eta: float):
     assert float(w.detach()) == pytest.approx(-eta / 0.25 * 64, rel=1e-14)
 
 
-def test_both_weight_decays_by_hand():
+def test_both_kinds_of_weight_decay_match_arithmetic_by_hand():
     for decoupled, w_next in ((False, 2.0 - 0.5 * (4.0 + 0.1 * 2.0)), (True, (1 - 0.5 * 0.1) * 2.0 - 0.5 * 4.0)):
         w = torch.nn.Parameter(torch.tensor([2.0], dtype=torch.float64))
         optimizer = AdamPlusReference(
@@ -87,7 +87,7 @@ def test_a_closure_is_evaluated_with_gradients():
 
 
 @pytest.mark.parametrize("settings", [{"beta": 0.0}, {"norm_scope": "Global"}, {"lr": -1.0}, {"eps": float("nan")}])
-def test_the_judge_refuses_what_the_judged_refuse(settings: dict[str, Any]):
+def test_the_reference_refuses_the_settings_that_adam_plus_refuses(settings: dict[str, Any]):
     with pytest.raises(ValueError, match=f"{next(iter(settings))} must be"):
         AdamPlusReference([torch.nn.Parameter(torch.ones(1))], **settings)
 
@@ -95,7 +95,7 @@ def test_the_judge_refuses_what_the_judged_refuse(settings: dict[str, Any]):
         AdamPlusReference([torch.nn.Parameter(torch.ones(1))]).add_param_group([])  # type: ignore[arg-type]
 
 
-def test_the_judge_steps_in_train_mode_alone_and_copies_know_the_mode():
+def test_the_reference_steps_only_in_train_mode_and_copies_keep_the_mode():
     w = torch.nn.Parameter(torch.ones(1))
     optimizer = AdamPlusReference([w])
     w.grad = torch.ones(1)

@@ -1,4 +1,4 @@
-"""Stopping and going on is not stopping, bit for bit."""
+"""A resumed run has the bits of one that was not interrupted."""
 
 import copy
 import io
@@ -22,7 +22,7 @@ def assert_same_bits(a: torch.nn.Module, b: torch.nn.Module) -> None:
 @pytest.mark.parametrize("before", EXECUTIONS)
 @pytest.mark.parametrize("mode", ["train", "eval"])
 @pytest.mark.parametrize("name", FAMILY)
-def test_resuming_is_bit_identical_to_not_stopping(name: str, mode: str, before: str, after: str):
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(name: str, mode: str, before: str, after: str):
     cls = FAMILY[name][0]
     model = small_model()
     optimizer = cls(model.parameters(), **SETTINGS, **EXECUTIONS[before])
@@ -53,7 +53,7 @@ def assert_same_bits_of_state(a: AdamPlus, b: AdamPlus) -> None:
     assert a.stats() == pytest.approx(b.stats(), rel=1e-15)
 
 
-def test_execution_can_change_at_any_step():
+def test_the_execution_can_change_at_any_step():
     model, twin = small_model(), small_model()
     optimizer, steady = AdamPlus(model.parameters()), AdamPlus(twin.parameters())
     for i in range(12):
@@ -73,8 +73,8 @@ def test_the_checkpoint_holds_w_when_saved_in_eval_mode():
     assert difference(list(model.eval().state_dict().values()), w) <= 2e-7
 
 
-def test_loading_keeps_how_steps_are_executed():
-    """A checkpoint of one machine must not decide how another one computes."""
+def test_loading_keeps_the_execution():
+    """A checkpoint of one machine must not decide which execution another machine uses."""
     model = small_model()
     saved = AdamPlus(model.parameters(), foreach=True, capturable=True).state_dict()
     optimizer = AdamPlus(model.parameters(), foreach=False)
@@ -83,7 +83,7 @@ def test_loading_keeps_how_steps_are_executed():
     assert optimizer.param_groups[0]["capturable"] is False
 
 
-def test_loading_copies():
+def test_loading_copies_the_loaded_tensors():
     model = small_model()
     first = AdamPlus(model.parameters())
     train(model, first, range(3))
@@ -96,7 +96,7 @@ def test_loading_copies():
     assert torch.equal(second.param_groups[0]["record"], before["param_groups"][0]["record"])
 
 
-def test_users_load_hooks_see_and_shape_what_is_loaded():
+def test_load_hooks_see_and_change_the_loaded_state():
     model = small_model()
     optimizer = AdamPlus(model.parameters())
     train(model, optimizer, range(3))
@@ -124,7 +124,7 @@ def test_a_checkpoint_from_before_a_setting_existed_still_loads():
     assert optimizer.param_groups[0]["state_dtype"] is None
 
 
-def test_a_parameter_without_state_stays_without():
+def test_a_parameter_without_state_has_none_after_loading():
     model = small_model()
     optimizer = AdamPlus(model.parameters())
     next(model.parameters()).requires_grad_(False)
@@ -134,7 +134,7 @@ def test_a_parameter_without_state_stays_without():
     assert len(loaded.state) == len(list(model.parameters())) - 1
 
 
-def test_pickling_and_deepcopy_go_on_alike():
+def test_a_pickled_and_a_deep_copy_continue_with_the_same_bits():
     model = small_model()
     optimizer = AdamPlus(model.parameters(), lr=torch.tensor(0.05))
     train(model, optimizer, range(4))

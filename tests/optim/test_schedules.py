@@ -27,7 +27,7 @@ SCHEDULES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("kind", ["float", "tensor"])
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_any_torch_scheduler_stays_exact(name: str, kind: str):
+def test_a_run_under_any_torch_scheduler_equals_the_reference(name: str, kind: str):
     p, q = (nn.Parameter(torch.ones(4, dtype=torch.float64)) for _ in range(2))
     lr = torch.tensor(0.1, dtype=torch.float64) if kind == "tensor" else 0.1
     fast, reference = AdamPlus([p], lr=lr), AdamPlusReference([q], lr=0.1)
@@ -44,7 +44,7 @@ def test_any_torch_scheduler_stays_exact(name: str, kind: str):
 
 
 def test_a_change_right_before_eval_does_not_move_w():
-    """The offset is that of the last step: a scheduler between step() and eval() must not be seen."""
+    """The offset belongs to the last step, so a scheduler between step() and eval() has no effect on w."""
     p = nn.Parameter(torch.ones(4, dtype=torch.float64))
     optimizer = AdamPlus([p])
     p.grad = torch.randn(4, dtype=torch.float64)
@@ -71,7 +71,7 @@ def test_plateau_divides_lr_and_beta_of_every_group_by_4():
         assert scheduler.get_last_lr() == [g["lr"] for g in optimizer.param_groups]
 
 
-def test_plateau_is_one_of_torchs_so_that_trainers_know_it():
+def test_plateau_is_a_subclass_of_torchs_scheduler_which_trainers_recognise():
     assert isinstance(plateau()[1], torch_schedulers.ReduceLROnPlateau)
 
 
@@ -89,7 +89,7 @@ def test_plateau_has_patience_cooldown_minimum_and_maximum():
     assert optimizer.param_groups[0]["lr"] == 0.5
 
 
-def test_plateau_reduces_nothing_to_nothing():
+def test_plateau_leaves_zeros_alone():
     optimizer, scheduler = plateau()
     for _ in range(3000):
         scheduler.step(1.0)
@@ -97,7 +97,7 @@ def test_plateau_reduces_nothing_to_nothing():
     optimizer.step()
 
 
-def test_plateau_writes_into_tensors():
+def test_plateau_changes_tensors_in_place():
     lr, beta = torch.tensor(8.0), torch.tensor(0.8)
     optimizer = AdamPlus([nn.Parameter(torch.ones(2))], lr=lr, beta=beta)
     scheduler = ReduceOnPlateau(optimizer)
@@ -117,7 +117,7 @@ def test_plateau_reduces_a_tensor_that_groups_share_once():
     assert found == [pytest.approx((2.0, 0.2)), pytest.approx((2.0, 0.2)), pytest.approx((1.0, 0.2))]
 
 
-def test_plateau_resumes():
+def test_plateau_resumes_from_its_state_dict():
     optimizer, scheduler = plateau(patience=2)
     for loss in (1.0, 1.0, 1.0):
         scheduler.step(loss)
@@ -130,7 +130,7 @@ def test_plateau_resumes():
     assert twin.param_groups[0]["beta"] == optimizer.param_groups[0]["beta"] == pytest.approx(0.2)
 
 
-def test_plateau_takes_one_key_and_any_optimizer():
+def test_plateau_accepts_a_single_key_and_any_optimizer():
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0, momentum=0.8)
     scheduler = ReduceOnPlateau(optimizer, keys="momentum", factor=0.5)
     for loss in (1.0, 2.0):
@@ -139,15 +139,15 @@ def test_plateau_takes_one_key_and_any_optimizer():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         ({"keys": ("lr", "gamma")}, "group 0 of AdamPlus has no gamma"),
         ({"factor": 1.0}, r"factor must be in \(0, 1\), got 1.0"),
         ({"minimum": {"gamma": 1.0}}, "minimum names gamma, and keys are lr, beta"),
     ],
 )
-def test_plateau_says_what_is_wrong(settings: dict[str, Any], words: str):
-    with pytest.raises(ValueError, match=words):
+def test_plateau_refuses_bad_settings(settings: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
         plateau(**settings)
 
 

@@ -1,4 +1,4 @@
-"""Long runs against the reference."""
+"""Long runs stay beside the reference."""
 
 import itertools
 import random
@@ -24,7 +24,7 @@ def noisy_gradients(ps: list[Tensor], noise: list[Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize("execution", EXECUTIONS)
 @pytest.mark.parametrize("name", FAMILY)
 def test_float64_equals_the_reference_over_1000_steps(name: str, execution: str):
-    """Groups of different settings, lr and β that change, gradients that are missing: ≤ 1e-12, as the issue asks."""
+    """Groups of different settings, lr and β that change, gradients that are missing: at most 1e-12 apart."""
     ps = [nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in SHAPES]
     groups = [
         {"params": ps[:2], "lr": 0.05, "beta": 0.1, "weight_decay": 0.01},

@@ -1,4 +1,4 @@
-"""Random walks through everything that happens to an optimizer, beside the reference that does the same."""
+"""Random walks through everything that can happen to an optimizer, compared with the reference after each rule."""
 
 import copy
 import pickle
@@ -192,7 +192,7 @@ TestFusedWalk = FusedWalk.TestCase
 TestFusedWalk.settings = hypothesis.settings(max_examples=hypothesis.settings().max_examples // 8)
 
 
-def test_walks_are_as_many_as_they_claim():
-    """torch.testing brings a hypothesis profile of ten examples along; conftest must have the last word."""
+def test_the_profile_runs_at_least_200_walks():
+    """torch.testing loads a hypothesis profile of ten examples; conftest.py must load its own after it."""
     assert hypothesis.settings().max_examples >= 200
     assert TestFusedWalk.settings.max_examples >= 25

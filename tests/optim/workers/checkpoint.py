@@ -187,7 +187,7 @@ def save(directory: Path, cases: list[dict[str, str]]) -> None:
 
 
 def ask() -> None:
-    """A fresh optimizer is asked for its state, in either mode, and trains as if it had not been."""
+    """Reading the state of a fresh optimizer, in either mode, does not change its training."""
     for wrap, mode in product(("fully_shard", "ddp"), ("train", "eval")):
         run, twin = Run(wrap, "two", follow=True), Run(wrap, "two", follow=True)
         run.model.train(mode == "train")
@@ -204,7 +204,7 @@ def ask() -> None:
 
 
 def warm_up() -> None:
-    """A gradient at lr 0 that only one rank's shards have is everybody's z_0."""
+    """A gradient at lr 0 that only one rank has is z_0 for all ranks."""
     run = Run("fully_shard", "one", follow=False)
     for group in run.optimizer.param_groups:
         group["lr"] = 0.0
@@ -224,7 +224,7 @@ def refuse_whole_state() -> None:
 
 
 def shares() -> None:
-    """Each rank's optimizer has a share of the parameters, by hand, and is given back what it was asked for."""
+    """Each rank's optimizer has its share of the parameters, and loads the state that was read from it."""
     names = GROUPS["one"][0][0].split()
     options = options_of("flattened")  # else each rank would write its own names under the same key
     runs = [Run("plain", "one", follow=False, seed=seed) for seed in (0, 1)]
@@ -259,7 +259,7 @@ def shares() -> None:
 
 
 def ask_a_rank_without_parameters() -> None:
-    """It has no state, and is asked for it at every save: without a message that others would take for theirs."""
+    """Every save reads the state of a rank without parameters. It must not send a message that others receive."""
     model = nn.Linear(3, 1)
     mine = list(model.parameters()) if dist.get_rank() == 0 else []
     optimizer = AdamPlus([{"params": mine}], process_group=dist.group.WORLD)
@@ -269,7 +269,7 @@ def ask_a_rank_without_parameters() -> None:
         optimizer.step()
     optimizer.zero_grad()
     before = optimizer.stats().norm_sum
-    with nullcontext() if mine else pytest.raises(RuntimeError, match="is empty"):  # torch's own, after it has asked
+    with nullcontext() if mine else pytest.raises(RuntimeError, match="is empty"):  # torch raises after reading
         get_optimizer_state_dict(model, optimizer, options=StateDictOptions(flatten_optimizer_state_dict=True))
     total = torch.full((3,), dist.get_rank() + 1.0, dtype=torch.float64)
     dist.all_reduce(total)

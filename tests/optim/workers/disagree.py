@@ -1,4 +1,4 @@
-"""Run by torchrun: where ranks cannot make up one vector, each of them says why, and none waits for ever."""
+"""Worker for torchrun: if ranks cannot form one vector, each raises with the reason, and none waits for ever."""
 
 import os
 import sys
@@ -68,7 +68,7 @@ def some_ranks_in_eval_mode_and_two_messages() -> None:
 
 
 def a_closure_of_a_rank_in_eval_mode() -> None:
-    """It is run, for other ranks are waiting in theirs; alone, it is not."""
+    """The closure runs, because other ranks wait in theirs. With a single process it does not run."""
     run, model, mine = fsdp()
     optimizer = AdamPlus(model.parameters())
     optimizer.train(RANK != 0)
@@ -101,7 +101,7 @@ def a_rank_with_an_error_of_its_own() -> None:
 
 
 def groups_that_are_not_the_same() -> None:
-    """Each rank waits in a group of its own for the others, who are elsewhere: until the group's time is over."""
+    """Each rank waits in its own group for the other ranks until the timeout of that group."""
     groups: list[Any] = [dist.new_group(timeout=timedelta(seconds=3)) for _ in range(WORLD)]
     optimizer = AdamPlus([nn.Parameter(torch.ones(3))], process_group=groups[RANK])
     give(optimizer, 0)

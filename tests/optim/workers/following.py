@@ -1,4 +1,4 @@
-"""Run by torchrun: `follow(model)` through what wraps a model on several processes."""
+"""Worker for torchrun: `follow(model)` through the wrappers of a model on several processes."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""Run by torchrun: what people do around a step, each held against one process that takes whole batches plainly.
+"""Worker for torchrun: recipes around a step, compared with one process that trains on whole batches.
 
 Float32 throughout: parts of a batch, and shards of a gradient, are added in another order, a few units in the last bit.
 """
@@ -59,13 +59,13 @@ class Run:
         self.scaler = scaler("cpu", init_scale=1024.0, growth_interval=2)
 
     def train(self, recipe: Recipe) -> list[Any]:
-        """Take all steps, and return what the recipe had to say of each."""
-        said = []
+        """Take all steps, and return the recipe's result of each."""
+        results = []
         for step in range(STEPS):
             x = torch.randn(16 * world(), 4, generator=torch.Generator().manual_seed(step))[self.share]
             self.optimizer.zero_grad()
-            said.append(recipe(self, x, step))
-        return said
+            results.append(recipe(self, x, step))
+        return results
 
     def loss(self, x: Tensor) -> Tensor:
         return (self.model(x) - x.sin()).square().mean()
@@ -130,8 +130,8 @@ def scaled(run: Run, x: Tensor, step: int, *, clip: bool) -> float:
 
 def compare(recipe: Recipe, wrap: str, expected: Recipe | None = None, **options: Any) -> None:
     run, alone = Run(wrap, **options), Run("plain")
-    said, heard = run.train(recipe), alone.train(expected or recipe)
-    for a, b in zip(said, heard, strict=True):
+    results, expected_results = run.train(recipe), alone.train(expected or recipe)
+    for a, b in zip(results, expected_results, strict=True):
         assert a == b or abs(a / b - 1) <= TOLERANCE, f"{recipe} under {wrap}: {a}, not {b}"
     for a, b in zip(run.w(), alone.w(), strict=True):
         error = (a - b).abs().max() / b.abs().max()
@@ -140,7 +140,7 @@ def compare(recipe: Recipe, wrap: str, expected: Recipe | None = None, **options
 
 
 def shares_with_a_scaler(fused: bool) -> None:
-    """Each rank has parameters of its own: ShardedGradScaler lets ranks agree, a plain one lets some step alone."""
+    """Each rank has its own parameters. ShardedGradScaler makes ranks agree; a plain scaler lets some step alone."""
     torch.manual_seed(0)
     everything = [nn.Parameter(torch.randn(5)) for _ in range(2 * world())]
     mine = [nn.Parameter(p.detach().clone()) for p in everything[dist.get_rank() :: world()]]

@@ -1,4 +1,4 @@
-"""Run by torchrun: every way of splitting a model takes the steps that one process takes."""
+"""Worker for torchrun: every way of splitting a model takes the steps of one process."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 def small_model(hidden: int = 7) -> nn.Sequential:
-    """Of seven rows and of three, which are even for no number of ranks; the last layer's bias is frozen."""
+    """Layers of seven and of three rows, which no number of ranks divides; the last layer's bias is frozen."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(5, hidden), nn.Tanh(), nn.Linear(hidden, 3))
     model[2].bias.requires_grad_(False)
@@ -172,7 +172,7 @@ def several_meshes_and_scopes() -> None:
                     missing = (step + i) % 7 == 0
                     q.grad = None if missing else g
                     p.grad = None if missing else like(p, g)
-                    if i == 4 and not missing:  # a part on each rank, the sum of which is the gradient
+                    if i == 4 and not missing:  # the gradient is the sum of a part on each rank
                         p.grad = DTensor.from_local(g * (RANK + 1) / (WORLD * (WORLD + 1) / 2), flat, [Partial()])
                 split.step()
                 alone.step()
@@ -209,7 +209,7 @@ def hand_made_partitions() -> None:
 
 
 def meshes_of_some_ranks() -> None:
-    """Ranks with experts of their own, on meshes of theirs, beside what all have: joined by process_group."""
+    """Some ranks have their own experts on their own mesh; process_group joins them with the parameters of all."""
     halves = [[r for r in range(WORLD) if r % 2 == h] for h in (0, 1)]
     meshes = init_device_mesh("cpu", (WORLD // 2, 2), mesh_dim_names=("data", "expert"))
     flat = init_device_mesh("cpu", (WORLD,))
@@ -236,7 +236,7 @@ def meshes_of_some_ranks() -> None:
 
 
 def gradients_on_some_ranks() -> None:
-    """A rank without a gradient of a DTensor leaves its shard alone, as if shards were parameters by themselves."""
+    """A rank without a gradient of a DTensor leaves its shard alone, as if each shard were a parameter."""
     mesh = init_device_mesh("cpu", (WORLD,))
     for scope in ("global", "tensor"):
         for name, execution in EXECUTIONS.items():
@@ -263,7 +263,7 @@ def gradients_on_some_ranks() -> None:
 
 
 def a_warm_up_from_nothing() -> None:
-    """At lr 0, with gradients that are zero on some ranks: a step like any other, for ranks without parameters, too."""
+    """A step at lr 0 with gradients that are zero on some ranks counts, also on ranks without parameters."""
     for execution in EXECUTIONS.values():
         values = [torch.ones(3) for _ in range(WORLD - 1)]
         single = [nn.Parameter(v.clone()) for v in values]
@@ -313,7 +313,7 @@ def fused_before_anything_global_has_state() -> None:
     assert abs(optimizer.stats(0).norm - 8**0.5) <= TOLERANCE
 
 
-def nobody_has_gradients() -> None:
+def no_rank_has_gradients() -> None:
     mesh = init_device_mesh("cpu", (WORLD,))
     for scope in ("global", "group", "tensor"):
         optimizer = AdamPlus([nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Shard(0)]))], norm_scope=scope)
@@ -322,7 +322,7 @@ def nobody_has_gradients() -> None:
 
 
 def flat_parameters() -> None:
-    """FSDP1, whose parameters are plain pieces of a flat one: shares, of which some ranks have no element."""
+    """The parameters of FSDP1 are plain pieces of a flat one; some ranks have no element of a parameter."""
     for original in (True, False):
         model, single = small_model().requires_grad_(), small_model().requires_grad_()
         run = FullyShardedDataParallel(model, use_orig_params=original, device_id=torch.device("cpu"))
@@ -422,7 +422,7 @@ def one_small_message() -> None:
 
 
 def rounding_at_random() -> None:
-    """Shards are rounded by numbers of their own, and replicas by the same ones."""
+    """Each shard has its own random numbers, and replicas of a shard have the same ones."""
     mesh = init_device_mesh("cpu", (WORLD // 2, 2))
     for execution in EXECUTIONS.values():
         value = torch.ones(2, 4096, dtype=torch.bfloat16)
@@ -444,7 +444,7 @@ if __name__ == "__main__":
     names = sys.argv[1:] or [
         "every_split_is_one_process", "several_meshes_and_scopes", "hand_made_partitions", "meshes_of_some_ranks",
         "gradients_on_some_ranks", "a_warm_up_from_nothing", "replicas_of_a_tensor_parallel_model",
-        "fused_before_anything_global_has_state", "nobody_has_gradients",
+        "fused_before_anything_global_has_state", "no_rank_has_gradients",
         "flat_parameters", "zero_redundancy", "compiled", "one_small_message", "rounding_at_random",
     ]  # fmt: skip
     for name in names:
