@@ -10,6 +10,7 @@ from small_comparison import write_task
 from torch import Tensor, nn
 
 from adamplus.lab._compare.plan import plan
+from adamplus.lab._compare.request import Request
 from adamplus.lab._compare.search import Choice, middle
 from adamplus.lab._run.evaluation import Evaluation
 from adamplus.lab._run.learner import Learner
@@ -167,10 +168,9 @@ ILLEGAL = """flag = Path(__file__ + ".lost")
 
 
 def test_another_worker_continues_after_a_failure_of_the_device(tmp_path: Path):
-    options = {"seeds": 2, "tune": 0, "epochs": None, "search": "grid", "device": "cuda", "precision": None}
-    planned = plan([write_task(tmp_path / "plane.py", ILLEGAL)], ["msgd"], elsewhere=False, **options)
-    (task,), (entry,) = planned.tasks, planned.entries
-    specs, failures = planned.finals(task, entry, Choice(middle(entry.ranges), [], 0)), []
+    planned = plan(Request([write_task(tmp_path / "plane.py", ILLEGAL)], ["msgd"], seeds=2, device="cuda"))
+    (task,), (contender,) = planned.tasks, planned.contenders
+    specs, failures = planned.finals(task, contender, Choice(middle(contender.ranges), [], 0)), []
     (tmp_path / "runs").mkdir()
     with local.start(tmp_path / "runs", 1) as execute:
         execute(specs, lambda ended: failures.append(ended.failure))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from adamplus.lab._compare.plan import plan
+from adamplus.lab._compare.request import Request
 from adamplus.lab._compare.search import Choice, middle
 from adamplus.lab._store.spec import Spec
 from adamplus.lab._store.store import Store
@@ -18,10 +19,8 @@ DIES_ONCE = """flag = Path(__file__ + ".died")
 
 def planned(task: str, *labels: str, seeds: int = 2) -> list[Spec]:
     """The final runs of a comparison without a search."""
-    found = plan(
-        [task], labels, seeds=seeds, tune=0, epochs=None, search="grid", device="cpu", precision=None, elsewhere=False
-    )
-    return [spec for entry in found.entries for spec in found.finals(task, entry, Choice(middle(entry.ranges), [], 0))]
+    found = plan(Request([task], labels, seeds=seeds, device="cpu"))
+    return [spec for one in found.contenders for spec in found.finals(task, one, Choice(middle(one.ranges), [], 0))]
 
 
 def execute(start: Any, specs: Sequence[Spec], root: Path, workers: int | None = None) -> list[EndedRun]:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,16 @@ from adamplus.cli import app
 from adamplus.lab._compare import comparison
 from adamplus.lab._compare import search as _search
 from adamplus.lab._compare.comparison import compare
-from adamplus.lab._compare.plan import command, plan, split
+from adamplus.lab._compare.options import split_list
+from adamplus.lab._compare.plan import plan
 from adamplus.lab._compare.progress import Watch
+from adamplus.lab._compare.request import Request
 from adamplus.lab._store import provenance
 from adamplus.lab._store.files import write_json
 from adamplus.lab._store.spec import Spec
 from adamplus.lab._store.store import CHECKPOINT, END, METRICS, SETTINGS, Run, Store
 from adamplus.lab.engines import EndedRun, attempt, local
+from adamplus.lab.errors import InputError
 from adamplus.lab.optimizers import CONTENDERS, LogUniform
 from adamplus.lab.report import write as report_files
 
@@ -121,15 +125,15 @@ def test_settings_are_chosen_by_validation_data_after_the_last_epoch(tmp_path: P
 
 
 def test_a_plan_hands_on_what_was_asked_for_and_the_command_says_it(task: str):
-    asked: dict[str, Any] = {"seeds": 1, "tune": 2, "epochs": 3, "search": "grid", "first_batch": 48, "probe": True}
-    made = plan([task], ["sgd"], elsewhere=False, device="cpu", precision=None, **asked)
-    (entry,) = made.entries
-    specs = [*made.trials(task, entry), *made.finals(task, entry, _search.Choice({"lr": 0.1}, [], 2))]
+    request = Request([task], ["sgd"], seeds=1, tune=2, epochs=3, search="grid", first_batch=48, probe=True)
+    made = plan(replace(request, device="cpu", out=Path("out")))
+    (contender,) = made.contenders
+    specs = [*made.trials(task, contender), *made.finals(task, contender, _search.Choice({"lr": 0.1}, [], 2))]
     assert len(specs) == 3
     assert {(spec.first_batch, spec.probe, spec.epochs, spec.precision) for spec in specs} == {(48, True, 3, "float32")}
-    words = command(made, "local", Path("out"), ["adamplus"])
-    assert "--epochs 3 --search grid --device cpu --precision float32 --first-batch 48 --out out --probe" in words
-    there = plan([task], ["sgd"], elsewhere=True, device="cuda", precision=None, **{**asked, "tune": 0})
+    end = "--epochs 3 --search grid --device cpu --precision float32 --first-batch 48 --out out --probe"
+    assert made.request.command() == f"adamplus compare {task} --optimizers sgd --seeds 1 --tune 2 {end}"
+    there = plan(replace(request, engine="ray", device="cuda", tune=0)).request
     assert (there.device, there.precision) == ("cuda:0", "bfloat16")
 
 
@@ -185,19 +189,9 @@ def test_trials_depend_neither_on_how_a_path_is_spelled_nor_on_who_is_tried_nor_
     fractions = []
     for spelling in (task, "plane.py", "./plane.py"):
         Path(task).write_text(Path(task).read_text() + "# edited\n")
-        planned = comparison.plan(
-            [spelling],
-            ["sgd", "adam", "adam:eps=1e-6"],
-            seeds=1,
-            tune=4,
-            epochs=None,
-            search="random",
-            device="cpu",
-            precision=None,
-            elsewhere=False,
-        )
-        for entry in planned.entries:
-            lr, rates = entry.ranges["lr"], [spec.settings["lr"] for spec in planned.trials(spelling, entry)]
+        planned = plan(Request([spelling], ["sgd", "adam", "adam:eps=1e-6"], tune=4, device="cpu"))
+        for contender in planned.contenders:
+            lr, rates = contender.ranges["lr"], [spec.settings["lr"] for spec in planned.trials(spelling, contender)]
             fractions.append([math.log(rate / lr.low) / math.log(lr.high / lr.low) for rate in rates])
     assert all(each == pytest.approx(fractions[0], abs=1e-3) for each in fractions)  # rates are of three digits
 
@@ -283,7 +277,7 @@ def test_a_run_that_fails_before_it_begins_is_recorded_and_others_go_on(
 
     def refused(spec: Spec, run: Run) -> None:
         if spec.task == changed:
-            raise comparison.InputError("changed.py has changed since the comparison began")
+            raise InputError("changed.py has changed since the comparison began")
         train(spec, run)
 
     options = (changed, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
@@ -410,7 +404,7 @@ def test_names_never_lead_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.
     write_task(tmp_path / "inside" / "<img src=x>.py")
     write_task(tmp_path / "inside" / "...py")
     names = ["../<img src=x>.py", "../...py", "../../inside/deep/../<img src=x>.py"]
-    with pytest.raises(comparison.InputError, match="asked for twice"):
+    with pytest.raises(InputError, match="asked for twice"):
         compare(names, ["sgd"], seeds=1)
     before = set(tmp_path.rglob("*"))
     compare(names[:2], ["sgd:lr=0.1"], seeds=1)
@@ -490,10 +484,10 @@ REFUSED = {
     "the optimizer sgd:lr=.1 is asked for twice, as sgd:lr=0.1": ("TASK", "--optimizers", "sgd:lr=0.1,sgd:lr=.1"),
     "is asked for twice": ("TASK", "TASK"),
     "no optimizers to compare": ("TASK", "--optimizers", ","),
-    "pass --seeds 1 or more": ("TASK", "--seeds", "0"),
-    "pass --tune 0 (no search) or more": ("TASK", "--tune", "-1"),
-    "pass --epochs 1 or more": ("TASK", "--epochs", "0"),
-    "pass --workers 1 or more": ("TASK", "--workers", "0"),
+    "--seeds must be at least 1, got 0": ("TASK", "--seeds", "0"),
+    "--tune must be at least 0, got -1": ("TASK", "--tune", "-1"),
+    "--epochs must be at least 1, got 0": ("TASK", "--epochs", "0"),
+    "--workers must be at least 1, got 0": ("TASK", "--workers", "0"),
     "Invalid value for '--seeds'": ("TASK", "--seeds", "many"),
     "unknown engine 'cloud': there are local, ray": ("TASK", "--engine", "cloud"),
     "--engine torchrun needs several processes that torchrun started": ("TASK", "--engine", "torchrun"),
@@ -527,7 +521,7 @@ def test_ray_is_asked_for_where_it_is_missing(tmp_path: Path, task: str, monkeyp
 
 
 def test_lists_are_cut_at_commas_outside_parentheses():
-    assert split("sgd, adam:betas=(0.9,0.99);lr=0.1,nigt,") == ["sgd", "adam:betas=(0.9,0.99);lr=0.1", "nigt"]
+    assert split_list("sgd, adam:betas=(0.9,0.99);lr=0.1,nigt,") == ["sgd", "adam:betas=(0.9,0.99);lr=0.1", "nigt"]
 
 
 def test_a_comparison_ends_with_a_page_that_can_be_made_again(
@@ -555,7 +549,7 @@ def test_a_disk_that_is_full_when_the_report_is_written_is_no_success(
         try:
             raise OSError(errno.ENOSPC, "No space left on device")
         except OSError as error:
-            raise comparison.InputError("the report cannot be written") from error
+            raise InputError("the report cannot be written") from error
 
     monkeypatch.setattr(comparison, "show", report_files.show)
     monkeypatch.setattr(report_files, "print_report", full)

@@ -10,18 +10,15 @@ from small_comparison import write_task
 
 from adamplus.lab import tasks
 from adamplus.lab._compare.comparison import compare
-from adamplus.lab._compare.plan import plan
+from adamplus.lab._compare.plan import Plan, plan
+from adamplus.lab._compare.request import Request
 from adamplus.lab.errors import InputError
 
-OPTIONS: dict[str, Any] = {
-    "seeds": 1,
-    "tune": 0,
-    "epochs": None,
-    "search": "random",
-    "device": "cpu",
-    "precision": None,
-    "elsewhere": False,
-}
+
+def planned(task: str, processes: int = 1, **options: Any) -> Plan:
+    """The plan of a comparison on one task, with one optimizer."""
+    return plan(Request([task], ["sgd"], **{"device": "cpu", **options}), processes)
+
 
 # What a task can have wrong: what of the small one is replaced, by what, and what is said.
 WRONG = {
@@ -87,32 +84,32 @@ def test_who_tunes_nothing_needs_no_validation_data_and_what_a_summary_makes_can
         "\n    metric = 'root'\n    def summary(self, means):\n        return {**means, 'root': means['loss'] ** 0.5}\n"
     )
     task.write_text(text + summary)
-    plan([str(task)], ["sgd"], **OPTIONS)
+    planned(str(task))
     with pytest.raises(InputError, match="has no split 'validation'"):
-        plan([str(task)], ["sgd"], **{**OPTIONS, "tune": 1})
+        planned(str(task), tune=1)
 
 
 def test_a_check_takes_no_random_numbers_and_leaves_data_that_is_elsewhere_alone(tmp_path: Path):
     task = Path(write_task(tmp_path / "plane.py"))
     before = torch.get_rng_state()
-    plan([str(task)], ["sgd"], **OPTIONS)
+    planned(str(task))
     assert torch.equal(torch.get_rng_state(), before)
     task.write_text(task.read_text().replace("generator =", "open('no/such/file'); generator ="))
-    plan([str(task)], ["sgd"], **{**OPTIONS, "elsewhere": True})
+    planned(str(task), engine="ray")
 
 
 @pytest.mark.parametrize("name", tasks.EMBEDDED)
 def test_the_tasks_that_come_along_are_whole(name: str):
-    plan([name], ["sgd"], **{**OPTIONS, "tune": 1})
+    planned(name, tune=1)
 
 
 def test_processes_that_cannot_share_a_batch_are_told_so(tmp_path: Path):
     task = write_task(tmp_path / "plane.py")
-    plan([task], ["sgd"], **OPTIONS, processes=4)
+    planned(task, 4)
     with pytest.raises(InputError, match="3 processes cannot share batches of 16 rows: start a number that divides"):
-        plan([task], ["sgd"], **OPTIONS, processes=3)
-    with pytest.raises(InputError, match="each process of torchrun has its own; pass cpu or cuda"):
-        plan([task], ["sgd"], **{**OPTIONS, "device": "cuda:1"}, processes=4)
+        planned(task, 3)
+    with pytest.raises(InputError, match="--device must be cpu or cuda, got cuda:1: under torchrun, each process"):
+        planned(task, 4, device="cuda:1")
 
 
 @pytest.mark.parametrize("rows", [0, -5, "x", 2.5])

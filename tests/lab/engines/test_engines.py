@@ -15,7 +15,8 @@ import torch
 from engine_runs import DIES_ONCE, execute, planned
 from small_comparison import here, numbers, write_task
 
-from adamplus.lab._compare.plan import command, plan
+from adamplus.lab._compare.plan import plan
+from adamplus.lab._compare.request import Request
 from adamplus.lab._store.store import Store
 from adamplus.lab.engines import attempt, find, local
 from adamplus.lab.engines.attempt import MAX_DEATHS
@@ -181,10 +182,10 @@ def test_a_worker_makes_the_device_of_a_run_the_current_one(tmp_path: Path, monk
 
 @pytest.mark.parametrize(("engine", "device"), [("local", "cuda:0"), ("ray", "cuda"), ("torchrun", "cuda")])
 def test_the_stored_command_names_a_device_that_its_engine_accepts(tmp_path: Path, engine: str, device: str):
-    options: Any = {"seeds": 1, "tune": 0, "epochs": None, "search": "grid", "device": "cuda", "precision": None}
-    found = plan([write_task(tmp_path / "plane.py")], ["sgd"], **options, elsewhere=True)  # needs no CUDA here
-    again = command(found, engine, tmp_path, ["adamplus"]).split()
-    assert again[again.index("--device") + 1] == device
+    task = write_task(tmp_path / "plane.py")
+    found = plan(Request([task], ["sgd"], device="cuda", engine="ray")).request  # with Ray, CUDA is not needed here
+    words = replace(found, engine=engine).command().split()
+    assert words[words.index("--device") + 1] == device
 
 
 def test_engines_are_found_by_name():

@@ -21,7 +21,8 @@ from adamplus.lab.reproduce import EXPERIMENTS, reproduction
 from adamplus.lab.reproduce.claims import CLAIMS
 from adamplus.lab.reproduce.experiments import BETAS, NAMES, Complement
 from adamplus.lab.reproduce.figures import figures
-from adamplus.lab.reproduce.stored_runs import folder_of, folders, options_of, read
+from adamplus.lab.reproduce.request import ReproduceRequest
+from adamplus.lab.reproduce.stored_runs import folders, read
 
 
 @pytest.fixture(autouse=True)
@@ -290,16 +291,19 @@ class TestCommand:
             (("cifar10", "--optimizers", "msgd:nesterov=True"), "'msgd:nesterov=True' is not the paper's on cifar10"),
             (("cifar10", "--protocol", "tuned", "--optimizers", "msgd:rate=1"), "msgd has no setting 'rate'"),
             (("cifar10", "--protocol", "tuned", "--grid"), "are of --protocol paper"),
-            (("cifar10", "--weight-decay", "-1"), "a weight decay of -1 is none"),
-            (("cifar10", "--weight-decay", "nan"), "a weight decay of nan is none"),
+            (("cifar10", "--weight-decay", "-1"), "--weight-decay must be at least 0, got -1"),
+            (("cifar10", "--weight-decay", "nan"), "--weight-decay must be at least 0, got nan"),
             (("cifar10", "--quick", "--epochs", "2"), "--quick says how many epochs, and so does --epochs"),
             (("cifar10", "--engine", "dask"), "unknown engine 'dask'"),
             (("growth", "--optimizers", "sgd"), "growth is of Adam⁺, and --optimizers has others alone"),
-            (("cifar10", "--epochs", "0"), "0 epochs train nothing"),
-            (("cifar10", "--seeds", "0"), "0 seeds are no comparison"),
-            (("cifar10", "--protocol", "tuned", "--tune", "0"), "0 trials are no search: pass --tune 1 or more"),
-            (("cifar10", "--tune", "-1"), "-1 trials are no search"),
-            (("cifar10", "--workers", "0"), "0 workers train nothing"),
+            (("cifar10", "--epochs", "0"), "--epochs must be at least 1, got 0"),
+            (("cifar10", "--seeds", "0"), "--seeds must be at least 1, got 0"),
+            (
+                ("cifar10", "--protocol", "tuned", "--tune", "0"),
+                "--tune must be at least 1 with --protocol tuned, got 0",
+            ),
+            (("cifar10", "--tune", "-1"), "--tune must be at least 0, got -1"),
+            (("cifar10", "--workers", "0"), "--workers must be at least 1, got 0"),
         ],
     )
     def test_bad_input_is_said_plainly(self, words: tuple[str, ...], message: str, data: Path, tmp_path: Path):
@@ -354,7 +358,7 @@ class TestProtocol:
 
     def test_what_is_no_ones_figure_is_apart(self):
         def folder(**changes: Any) -> str:
-            return folder_of("paper", **{"quick": False, "epochs": None, "weight_decay": 0.0, **changes})
+            return ReproduceRequest((), **changes).folder
 
         assert folder() == "paper"
         assert folder(quick=True) == "paper-quick"
@@ -369,7 +373,10 @@ class TestProtocol:
         ],
     )
     def test_a_folder_says_which_options_made_it(self, folder: str, options: str):
-        assert " ".join(options_of(folder)) == options
+        request = ReproduceRequest.of_folder(folder)
+        assert request is not None
+        assert request.folder == folder
+        assert f"--data DIR --out reproduction {options} --seeds 3 " in request.command("cifar10", ["sgd"])
 
     def test_other_folders_are_nobodys(self, tmp_path: Path):
         for name in ("paper-quick", "papers", "tuned-6-epochs", "figures"):

@@ -15,6 +15,7 @@ from torch import nn
 
 from adamplus.lab import tasks
 from adamplus.lab._compare.plan import plan
+from adamplus.lab._compare.request import Request
 from adamplus.lab._run import evaluation as _evaluation
 from adamplus.lab.data.alignment import read_aligned
 from adamplus.lab.errors import InputError
@@ -70,10 +71,9 @@ class TestData:
     @pytest.mark.parametrize("name", EXPERIMENTS)
     def test_missing_data_is_reported_before_the_first_run(self, name: str, monkeypatch: Any, tmp_path: Path):
         monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
-        how: dict[str, Any] = {"tune": 0, "epochs": None, "search": "random", "device": "cpu", "precision": None}
         with pytest.raises(InputError, match=f"is not in {tmp_path}"):
-            plan([name], ["sgd"], seeds=1, elsewhere=False, **how)
-        plan([name], ["sgd"], seeds=1, elsewhere=True, **how)  # the workers may have it
+            plan(Request([name], ["sgd"], device="cpu"))
+        plan(Request([name], ["sgd"], device="cpu", engine="ray"))  # the workers may have it
 
     def test_a_tenth_of_the_images_is_held_out_and_never_trained_on(self):
         data = task_of("cifar10").data()

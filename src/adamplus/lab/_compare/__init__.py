@@ -1,7 +1,22 @@
-"""Comparisons: what is asked for, planned, searched and reused."""
+"""Comparisons: what is requested, planned, searched and reused."""
 
-from .comparison import PAPER, Outcome, compare
-from .plan import Plan, plan, split
+from .comparison import Outcome, compare
+from .options import check_least, command_options, option, split_list, takes
+from .plan import Plan, plan
+from .request import Request
 from .search import Choice, middle
 
-__all__ = ["PAPER", "Choice", "Outcome", "Plan", "compare", "middle", "plan", "split"]
+__all__ = [
+    "Choice",
+    "Outcome",
+    "Plan",
+    "Request",
+    "check_least",
+    "command_options",
+    "compare",
+    "middle",
+    "option",
+    "plan",
+    "split_list",
+    "takes",
+]

@@ -12,25 +12,27 @@ from .. import engines, tasks
 from .._present import say
 from .._store import END, SETTINGS, CorruptError, Spec, Store, certificate
 from ..tasks import Task
+from .plan import Plan
 
 Maker = tuple[tuple[str, Any], ...]
 """Versions, hardware and the state of the code, by name."""
 
 
-class Keeping:
-    """The runs of a store, before and after they are asked for; `elsewhere`: others decide on which hardware."""
+class Reuse:
+    """Decides which stored runs a comparison reuses, and notes what made them."""
 
-    def __init__(self, store: Store, console: Console, device: str, *, elsewhere: bool) -> None:
+    def __init__(self, store: Store, console: Console, planned: Plan) -> None:
+        elsewhere = planned.request.engine == "ray"  # whose workers may have other hardware than this machine
         self.store, self.console = store, console
         self.ignored = {"hardware"} if elsewhere else set()
-        self.here = self._maker(certificate(torch.device("cpu" if elsewhere else device)))
+        self.here = self._maker(certificate(torch.device("cpu" if elsewhere else planned.request.device or "cpu")))
         self.others: Counter[Maker] = Counter()
 
-    def of(self) -> list[dict[str, Any]]:
+    def other_makers(self) -> list[dict[str, Any]]:
         """What comparison.json says of kept runs that something else has made, and of how many."""
         return [{"runs": number, **dict(maker)} for maker, number in self.others.items()]
 
-    def split(self, specs: Sequence[Spec]) -> tuple[list[Spec], int]:
+    def select(self, specs: Sequence[Spec]) -> tuple[list[Spec], int]:
         """What is to be trained, and how many are kept; those that something else has made are told of, once."""
         there = [self._kept(spec) for spec in specs]
         kept = [self.store.run(spec) for spec, is_there in zip(specs, there, strict=True) if is_there]

@@ -1,32 +1,35 @@
 """`adamplus compare`: train tasks with several optimizers."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .._compare import PAPER, split
+from .._compare import Request, split_list
 from .._compare import compare as run
 from ..optimizers import CONTENDERS
+from ..reproduce import NAMES
 from ..tasks import EMBEDDED
 from .device import Device
 from .errors import said_plainly
 
 
 def compare(
-    task: Annotated[list[str] | None, typer.Argument(help="Names, or files of your own; the embedded tasks.")] = None,
+    tasks: Annotated[list[str] | None, typer.Argument(help="Names, or files of your own; the embedded tasks.")] = None,
     optimizers: Annotated[
         str,
         typer.Option(
             help=f"Of {', '.join(CONTENDERS)}, or files of your own, with commas; "
             "`name:key=value;key=value` fixes settings."
         ),
-    ] = ",".join(PAPER),
-    seeds: Annotated[int, typer.Option(help="Final runs of each optimizer on each task.")] = 3,
-    tune: Annotated[int, typer.Option(help="Trials of each optimizer on each task; 0: the middle of each range.")] = 0,
+    ] = ",".join(NAMES),
+    seeds: Annotated[int, typer.Option(help="Final runs of each optimizer on each task.")] = Request.seeds,
+    tune: Annotated[
+        int, typer.Option(help="Trials of each optimizer on each task; 0: the middle of each range.")
+    ] = Request.tune,
     epochs: Annotated[int | None, typer.Option(help="Of each run; the task's own.", show_default=False)] = None,
-    out: Annotated[Path, typer.Option(help="The folder of runs and report.")] = Path("runs"),
-    engine: Annotated[str, typer.Option(help="local (processes) or ray (a cluster).")] = "local",
+    out: Annotated[Path, typer.Option(help="The folder of runs and report.")] = Request.out,
+    engine: Annotated[str, typer.Option(help="local (processes) or ray (a cluster).")] = Request.engine,
     workers: Annotated[
         int | None, typer.Option(help="Runs at a time; as many as cores, one on CUDA.", show_default=False)
     ] = None,
@@ -34,26 +37,13 @@ def compare(
     precision: Annotated[
         str | None, typer.Option(help="float32 or bfloat16; the latter on CUDA.", show_default=False)
     ] = None,
-    search: Annotated[str, typer.Option(help="random or grid, in the logarithm.")] = "random",
+    search: Annotated[str, typer.Option(help="random or grid, in the logarithm.")] = Request.search,
     first_batch: Annotated[int, typer.Option(help="T₀: rows of a first step of its own; 0 for none.")] = 0,
     probe: Annotated[bool, typer.Option("--probe", help="Measure errors of z and g after each epoch (Adam⁺).")] = False,
 ) -> None:
     """Train tasks with several optimizers and seeds: a table, and a page to look at."""
+    given: dict[str, Any] = locals() | {"tasks": tasks or list(EMBEDDED), "optimizers": split_list(optimizers)}
     with said_plainly():
-        outcome = run(
-            task or list(EMBEDDED),
-            split(optimizers),
-            seeds=seeds,
-            tune=tune,
-            epochs=epochs,
-            out=out,
-            engine=engine,
-            workers=workers,
-            device=device,
-            precision=precision,
-            search=search,
-            first_batch=first_batch,
-            probe=probe,
-        )
+        outcome = run(**given)
     if outcome.failures:
         raise typer.Exit(1)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .._compare import split
+from .._compare import split_list
 from ..errors import InputError, nearest
 from .measurement import PROBLEMS
 from .methods import METHODS
@@ -50,12 +50,12 @@ class RateRequest:
     @property
     def methods(self) -> list[str]:
         """Names of the methods."""
-        return split(self.method)
+        return split_list(self.method)
 
     @property
     def problems(self) -> list[str]:
         """Names of the problems."""
-        return split(self.problem)
+        return split_list(self.problem)
 
     @property
     def epsilons(self) -> list[float]:

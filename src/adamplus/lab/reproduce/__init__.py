@@ -1,6 +1,7 @@
 """The paper's experiments: run, drawn as the paper draws them, and set beside what it claims."""
 
 from .experiments import EXPERIMENTS, NAMES, Experiment
-from .reproduction import Reproduction, names, reproduce
+from .reproduction import Reproduction, reproduce
+from .request import CHOICES, ReproduceRequest
 
-__all__ = ["EXPERIMENTS", "NAMES", "Experiment", "Reproduction", "names", "reproduce"]
+__all__ = ["CHOICES", "EXPERIMENTS", "NAMES", "Experiment", "ReproduceRequest", "Reproduction", "reproduce"]

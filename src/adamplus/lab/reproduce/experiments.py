@@ -9,7 +9,7 @@ from typing import Literal
 from ..errors import InputError
 from ..optimizers import LogUniform, parse
 
-Protocol = Literal["paper", "tuned"]
+PROTOCOLS = ("paper", "tuned")
 NAMES = {
     "adam-plus": "Adam⁺",
     "nigt": "NIGT",
@@ -76,11 +76,11 @@ class Experiment:
     target: float | None = None
     """Of the test metric; the time until it is reached is told."""
 
-    def task(self, protocol: Protocol) -> str:
+    def task(self, protocol: str) -> str:
         """Whose data is split, and whose rates are lowered, as the protocol has it."""
         return f"{self.name}-paper" if protocol == "paper" else self.name
 
-    def labels(self, asked: str, protocol: Protocol, grid: bool = False, weight_decay: float = 0.0) -> list[str]:
+    def labels(self, asked: str, protocol: str, grid: bool = False, weight_decay: float = 0.0) -> list[str]:
         """What a comparison is asked for, of `name` or `name:key=value`; in the paper's protocol, of what it tried."""
         if protocol == "tuned":
             return [asked]

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,9 @@ from .._store import CorruptError, Store
 from ..errors import InputError
 from ..report import StoredRun, read_run
 from .data_check import UNOFFICIAL, kept
-from .experiments import EXPERIMENTS, Experiment, Protocol
+from .experiments import EXPERIMENTS, Experiment
+from .request import ReproduceRequest
 
-FOLDER = re.compile(r"(paper|tuned)(?:-decay-(.+?))?(?:-(quick)|-(\d+)-epochs)?")
-"""Names that `folder_of` gives."""
 PAPER = "paper"
 """The folder of the paper's settings and budget."""
 ENDED = ("finished", "diverged")
@@ -101,36 +99,15 @@ class Stored:
         return max((run.spec["epochs"] for one in self.contestants.values() for run in one.runs), default=0)
 
 
-def folder_of(protocol: Protocol, *, quick: bool, epochs: int | None, weight_decay: float) -> str:
-    """Where runs of a protocol and a budget are, under a reproduction's folder: what is no one's figure is apart."""
-    parts: list[str] = [protocol]
-    parts += [f"decay-{weight_decay:g}"] if weight_decay else []
-    parts += [f"{epochs}-epochs"] if epochs is not None else ["quick"] if quick else []
-    return "-".join(parts)
-
-
 def is_tuned(folder: str) -> bool:
     """Whether its runs are of the tuned protocol."""
     return folder.startswith("tuned")
 
 
-def options_of(folder: str) -> list[str]:
-    """Options of the command whose runs are in that folder."""
-    found = FOLDER.fullmatch(folder)
-    assert found is not None
-    protocol, weight_decay, quick, epochs = found.groups()
-    return [
-        *("--protocol", protocol),
-        *(["--weight-decay", weight_decay] if weight_decay else []),
-        *(["--quick"] if quick else []),
-        *(["--epochs", epochs] if epochs else []),
-    ]
-
-
 def folders(out: Path) -> list[str]:
     """Those that are there; the paper's protocol in full is first, there or not."""
     found = sorted(path.parent.name for name in EXPERIMENTS for path in out.glob(f"*/{name}") if path.is_dir())
-    return list(dict.fromkeys([PAPER, *filter(FOLDER.fullmatch, found)]))
+    return list(dict.fromkeys([PAPER, *filter(ReproduceRequest.of_folder, found)]))
 
 
 def read(out: Path, folder: str, experiment: Experiment) -> Stored:

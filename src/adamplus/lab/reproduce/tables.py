@@ -1,14 +1,16 @@
 """What the page of claims shows of the runs themselves: results, where they come from, and what is missing."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from .._present import duration, listed, markdown_table
 from .._present import settings as settings_text
 from ..data import SETS
+from ..optimizers import parse
 from ..report import StoredRun
-from .command import commands_of
 from .experiments import EXPERIMENTS, NAMES, Experiment
+from .request import ReproduceRequest
 from .rules import standing
 from .stored_runs import Contestant, Stored
 
@@ -83,10 +85,47 @@ def groups(stored: Everything, out: Path) -> str:
         runs = [run for contestant in every for run in contestant.runs]
         finished = sum(run.status == "finished" for run in runs)
         said = [f"{finished} of {len(runs)} runs finished", _hardware(runs), _dates(runs), _versions(runs)]
-        said += [f"data: {one.data}", *(f"`{command}`" for command in commands_of(one, out))]
+        said += [f"data: {one.data}", *(f"`{command}`" for command in _commands(one, out))]
         lines.append(f"- *{one.folder}*, {one.experiment.title}: {'; '.join(said)}")
     lines += [f"- cannot be read: {folder}/{name}/{run}" for folder, name, run in _unreadable(stored)]
     return "\n".join(lines) or "None yet."
+
+
+def _commands(stored: Stored, out: Path) -> list[str]:
+    """Commands that repeat all stored runs of an experiment: one for each number of trials, which a call has one of."""
+    request = ReproduceRequest.of_folder(stored.folder)
+    assert request is not None
+    runs = [run for one in stored.contestants.values() for run in one.runs]
+    calls: dict[int, list[str]] = {}
+    for one in stored.contestants.values():
+        calls.setdefault(one.trials, []).append(one.optimizer)
+    request = replace(
+        request,
+        out=out,
+        seeds=max(run.spec["seed"] for run in runs),
+        device=str(runs[-1].spec["device"]).partition(":")[0],
+        precision=runs[-1].spec["precision"],
+    )
+    return [
+        replace(request, tune=trials).command(
+            stored.experiment.name, [label for name in names for label in _requested(stored, name)]
+        )
+        for trials, names in calls.items()
+    ]
+
+
+def _requested(stored: Stored, name: str) -> list[str]:
+    """Values of `--optimizers` that give an optimizer's runs. The paper's own settings are left out."""
+    if stored.tuned:
+        return [stored.contestants[name].label]
+    own = stored.experiment.words[name].named
+    found = []
+    for label in stored.labels:
+        optimizer, given = parse(label)
+        if optimizer == name:
+            other = [f"{key}={value:g}" for key, value in given.items() if key in own and value != own[key]]
+            found.append(f"{name}:{';'.join(other)}" if other else name)
+    return found
 
 
 def settings(stored: Everything) -> str:

@@ -1,0 +1,141 @@
+"""The request for a reproduction: from the command line to the folder of its runs and the rerun command."""
+
+import math
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+
+from .._compare import check_least, command_options, option
+from ..errors import InputError, nearest
+from ..tasks import find
+from .experiments import EXPERIMENTS, GROWTH, NAMES, PROTOCOLS, Experiment
+
+ALL = "all"
+CHOICES = (*EXPERIMENTS, "growth", ALL)
+"""The names of experiments, and of several of them together."""
+DATA = Path("DIR")
+"""Stands for the folder of all data in a rerun command, which names no path of this machine."""
+FOLDER = re.compile(r"(paper|tuned)(?:-decay-(\d+(?:\.\d+)?(?:e[+-]\d+)?))?(?:-(quick)|-(\d+)-epochs)?")
+"""The names that `ReproduceRequest.folder` gives."""
+
+
+@dataclass(frozen=True)
+class ReproduceRequest:
+    """Arguments of `adamplus.lab.reproduce`, in the order in which the rerun command has them as options."""
+
+    experiments: Sequence[str] = field(
+        metadata={
+            "text": "names of experiments. `growth`: Adam⁺ on both image sets. `all`: all whose data is there. "
+            "None: only make figures and page of the stored runs."
+        }
+    )
+    _: KW_ONLY
+    data: Path | None = option(None, "folder of all data sets. Default: $ADAMPLUS_DATA or ~/.cache/adamplus.")  # noqa: RUF009
+    out: Path = option(Path("reproduction"), "folder of runs, figures and page.", always=True)  # noqa: RUF009
+    protocol: str = option(
+        "paper", "`paper`: its settings word for word. `tuned`: the same search for every optimizer.", always=True
+    )
+    weight_decay: float = option(0.0, "of every optimizer, in the paper's protocol. The paper names none.")
+    quick: bool = option(False, "a tenth of the epochs, with schedules of the same shape.")
+    epochs: int | None = option(None, "epochs per run, instead of the task's.")
+    seeds: int = option(3, "final runs of each optimizer.", always=True)
+    tune: int = option(8, "trials of each optimizer, in the tuned protocol.", least=0, always=True)
+    optimizers: Sequence[str] = option(
+        tuple(NAMES),
+        "some of the paper's six, also as `name:key=value`. In the paper's protocol, the value is one that the paper "
+        "tried. In the tuned one, it is not searched.",
+        always=True,
+    )
+    grid: bool = option(False, "all settings that the paper chose from, not only those that it calls best.")
+    device: str | None = option(None, "as in `compare`.")
+    precision: str | None = option(None, "as in `compare`.")
+    engine: str = option("local", "as in `compare`.")
+    workers: int | None = option(None, "as in `compare`.", least=1)
+
+    @classmethod
+    def of_folder(cls, name: str) -> "ReproduceRequest | None":
+        """The protocol and the budget of the runs in a folder; None if `folder` gives no such name."""
+        if (found := FOLDER.fullmatch(name)) is None:
+            return None
+        protocol, weight_decay, quick, epochs = found.groups()
+        return cls(
+            (),
+            protocol=protocol,
+            weight_decay=float(weight_decay or 0),
+            quick=bool(quick),
+            epochs=int(epochs) if epochs else None,
+        )
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder of these runs: one for each protocol and budget."""
+        parts = [self.protocol]
+        parts += [f"decay-{self.weight_decay:g}"] if self.weight_decay else []
+        parts += [f"{self.epochs}-epochs"] if self.epochs is not None else ["quick"] if self.quick else []
+        return "-".join(parts)
+
+    @property
+    def tuned(self) -> bool:
+        """Whether settings are searched."""
+        return self.protocol == "tuned"
+
+    def epochs_of(self, experiment: Experiment) -> int:
+        """Epochs of every run of an experiment."""
+        if self.epochs is not None:
+            return self.epochs
+        own = find(experiment.task(self.protocol))[0].epochs
+        return max(1, own // 10) if self.quick else own
+
+    def comparisons(self) -> list[tuple[str, Sequence[str]]]:
+        """Experiments and their optimizers. Growth is a comparison only if its runs are not part of another one."""
+        chosen = [name for name in EXPERIMENTS if {name, ALL} & set(self.experiments)]
+        found: list[tuple[str, Sequence[str]]] = [(name, self.optimizers) for name in chosen]
+        if "growth" in self.experiments or ALL in self.experiments:
+            found += [(name, self._adam_plus()) for name in GROWTH if name not in chosen]
+        return found
+
+    def labels(self, experiment: Experiment, optimizer: str, grid: bool = False) -> list[str]:
+        """The contenders that stand for an optimizer in a comparison: one, or with `grid` all that the paper tried."""
+        return experiment.labels(optimizer, self.protocol, grid or self.grid, self.weight_decay)
+
+    def command(self, experiment: str, optimizers: Sequence[str]) -> str:
+        """Command line that repeats one experiment, without a path of this machine."""
+        out = Path(self.out.name) if self.out.is_absolute() else self.out
+        own = replace(self, data=DATA, out=out, optimizers=optimizers)
+        without = {"experiments", "workers", *([] if self.tuned else ["tune"])}
+        return shlex.join(["adamplus", "reproduce", experiment, *command_options(own, without)])
+
+    def check(self) -> None:
+        """Raise InputError unless the values can be used."""
+        for name in self.experiments:
+            if name not in CHOICES:
+                raise InputError(f"unknown experiment {name!r}: {nearest(name, CHOICES)}")
+        for label in self.optimizers:
+            name = label.partition(":")[0]
+            if name not in NAMES:
+                raise InputError(f"{name!r} is none of the paper's optimizers: {nearest(name, NAMES)}")
+        if not self.optimizers:
+            raise InputError(f"no optimizers to run: there are {', '.join(NAMES)}")
+        if "growth" in self.experiments and not self._adam_plus():
+            raise InputError("growth is of Adam⁺, and --optimizers has others alone: add adam-plus")
+        if self.protocol not in PROTOCOLS:
+            raise InputError(f"unknown protocol {self.protocol!r}: {nearest(self.protocol, PROTOCOLS)}")
+        if self.tuned and (self.grid or self.weight_decay):
+            raise InputError("--grid and --weight-decay are of --protocol paper: the tuned one searches by itself")
+        if self.tuned and self.tune < 1:
+            raise InputError(f"--tune must be at least 1 with --protocol tuned, got {self.tune}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise InputError(f"--weight-decay must be at least 0, got {self.weight_decay:g}")
+        if self.quick and self.epochs is not None:
+            raise InputError("--quick says how many epochs, and so does --epochs: leave one of them out")
+        check_least(self)
+        if not self.experiments and not self.out.is_dir():
+            raise InputError(f"there is no folder {self.out}: pass --out of one that has runs, or experiments to run")
+        for name, optimizers in self.comparisons():
+            for optimizer in optimizers:
+                self.labels(EXPERIMENTS[name], optimizer)
+
+    def _adam_plus(self) -> list[str]:
+        return [label for label in self.optimizers if label.partition(":")[0] == "adam-plus"]
