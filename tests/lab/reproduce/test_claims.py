@@ -14,7 +14,7 @@ from adamplus.lab.reproduce.claims import CLAIMS
 from adamplus.lab.reproduce.experiments import NAMES
 from adamplus.lab.reproduce.figures import figures
 from adamplus.lab.reproduce.page import page
-from adamplus.lab.reproduce.rules import Verdict, Versus, together
+from adamplus.lab.reproduce.rules import Finding, Versus, together
 from adamplus.lab.reproduce.stored_runs import Stored, folders, read
 
 ABOUT = {"metric": "accuracy", "better": "higher"}
@@ -65,7 +65,7 @@ class TestRules:
         self, plus: list[float], sgd: list[float], better: str, level: str, worse: str, tmp_path: Path
     ):
         found = store(tmp_path, adam_plus=plus, sgd=sgd)
-        assert [rule.judge(found).outcome for rule in (BETTER, LEVEL, WORSE)] == [better, level, worse]
+        assert [rule.judge(found).verdict for rule in (BETTER, LEVEL, WORSE)] == [better, level, worse]
 
     @pytest.mark.parametrize(
         ("plus", "sgd", "outcome"),
@@ -79,44 +79,44 @@ class TestRules:
     )
     def test_no_worse_is_level_or_ahead(self, plus: list[float], sgd: list[float], outcome: str, tmp_path: Path):
         found = store(tmp_path, adam_plus=plus, sgd=sgd)
-        assert Versus("test", "no worse than", ("sgd",)).judge(found).outcome == outcome
+        assert Versus("test", "no worse than", ("sgd",)).judge(found).verdict == outcome
 
     def test_one_rival_ahead_is_enough_and_those_to_come_do_not_matter(self, tmp_path: Path):
         found = store(tmp_path, adam_plus=[0.8], sgd=[0.9])
-        assert Versus("test", "better than", ("sgd", "adam")).judge(found).outcome == "not reproduced"
+        assert Versus("test", "better than", ("sgd", "adam")).judge(found).verdict == "not reproduced"
 
     def test_less_perplexity_is_better_and_its_margin_relative(self, tmp_path: Path):
         found = store(tmp_path, "wikitext2", adam_plus=[100.0], sgd=[101.0], adam=[110.0])
-        assert LEVEL.judge(found).outcome == "reproduced"
-        assert Versus("test", "better than", ("adam",)).judge(found).outcome == "reproduced"
-        assert Versus("train", "better than", ("adam-plus",), "adam").judge(found).outcome == "not reproduced"
+        assert LEVEL.judge(found).verdict == "reproduced"
+        assert Versus("test", "better than", ("adam",)).judge(found).verdict == "reproduced"
+        assert Versus("train", "better than", ("adam-plus",), "adam").judge(found).verdict == "not reproduced"
 
     def test_a_relative_margin_is_of_the_smaller_of_the_two(self, tmp_path: Path):
         found = store(tmp_path, "wikitext2", adam_plus=[100.0], sgd=[102.02], adam=[101.98])
-        assert LEVEL.judge(found).outcome == "not reproduced"  # 2 % of 102.02 would be more than 2.02
-        assert Versus("test", "comparable to", ("adam",)).judge(found).outcome == "reproduced"
+        assert LEVEL.judge(found).verdict == "not reproduced"  # 2 % of 102.02 would be more than 2.02
+        assert Versus("test", "comparable to", ("adam",)).judge(found).verdict == "reproduced"
 
     def test_who_diverged_is_behind_and_who_is_missing_was_not_run_yet(self, tmp_path: Path):
         store(tmp_path, statuses="diverged", sgd=[0.95])
         found = store(tmp_path, adam_plus=[0.5])
-        assert BETTER.judge(found) == Verdict("reproduced", "test: Adam⁺ 0.5000 (n = 1), SGD diverged")
+        assert BETTER.judge(found) == Finding("reproduced", "test: Adam⁺ 0.5000 (n = 1), SGD diverged")
         missing = Versus("test", "better than", ("adam",)).judge(found)
-        assert missing == Verdict("not run yet", "test: Adam⁺ 0.5000 (n = 1); no run of Adam has ended")
+        assert missing == Finding("not run yet", "test: Adam⁺ 0.5000 (n = 1); no run of Adam has ended")
 
     def test_who_lost_runs_is_ahead_of_nobody_however_good_the_others_are(self, tmp_path: Path):
         store(tmp_path, statuses="diverged", adam_plus=[0.1])
         found = store(tmp_path, first=2, adam_plus=[0.9, 0.9], sgd=[0.8, 0.8], adam=[0.95, 0.95])
-        assert BETTER.judge(found).outcome == "open"
+        assert BETTER.judge(found).verdict == "open"
         assert "Adam⁺ 0.9000 ± 0 (n = 2, 1 diverged)" in BETTER.judge(found).measured
-        assert Versus("test", "no worse than", ("sgd",)).judge(found).outcome == "open"
+        assert Versus("test", "no worse than", ("sgd",)).judge(found).verdict == "open"
         # and behind those who are ahead of its best runs
-        assert Versus("test", "better than", ("adam",)).judge(found).outcome == "not reproduced"
-        assert Versus("test", "worse than", ("adam",)).judge(found).outcome == "reproduced"
+        assert Versus("test", "better than", ("adam",)).judge(found).verdict == "not reproduced"
+        assert Versus("test", "worse than", ("adam",)).judge(found).verdict == "reproduced"
 
     def test_level_with_somebody_who_lost_runs_is_open(self, tmp_path: Path):
         store(tmp_path, statuses="diverged", sgd=[0.1])
         found = store(tmp_path, first=2, adam_plus=[0.9], sgd=[0.9])
-        assert LEVEL.judge(found).outcome == "open"
+        assert LEVEL.judge(found).verdict == "open"
 
     @pytest.mark.parametrize(
         ("sgd", "better", "level"), [(0.997, "open", "reproduced"), (0.99, "reproduced", "not reproduced")]
@@ -125,8 +125,8 @@ class TestRules:
         self, sgd: float, better: str, level: str, tmp_path: Path
     ):
         found = store(tmp_path, adam_plus=[1.0], sgd=[sgd])
-        assert [rule.judge(found).outcome for rule in (BETTER, LEVEL)] == [better, level]
-        assert WORSE.judge(found).outcome == ("open" if sgd == 0.997 else "not reproduced")
+        assert [rule.judge(found).verdict for rule in (BETTER, LEVEL)] == [better, level]
+        assert WORSE.judge(found).verdict == ("open" if sgd == 0.997 else "not reproduced")
 
     def test_who_has_had_more_settings_is_compared_with_nobody_unless_all_have_had_all(self, tmp_path: Path):
         root, about = tmp_path / "paper" / "cifar10", {"metric": "accuracy", "better": "higher"}
@@ -138,18 +138,18 @@ class TestRules:
 
         ahead, adam = Versus("test", "better than", ("adam",)), Versus("test", "better than", ("adagrad",), "adam")
         add("adam-plus", 0.9, lr=0.1, beta=0.1)
-        assert ahead.judge(add("adam", 0.7, lr=0.001)).outcome == "reproduced"
+        assert ahead.judge(add("adam", 0.7, lr=0.001)).verdict == "reproduced"
         two = ahead.judge(add("adam", 0.8, lr=0.01))
-        assert two.outcome == "open"
+        assert two.verdict == "open"
         assert two.measured == (
             "test: Adam⁺ 0.9000 (n = 1), Adam 0.8000 (n = 1, best of 2); "
             "some have had more of the paper's settings than others"
         )
-        assert ahead.judge(add("adam", 0.6, lr=0.1)).outcome == "reproduced"  # all three, and Adam⁺'s only one
-        assert adam.judge(add("adagrad", 0.5, lr=0.01)).outcome == "open"
+        assert ahead.judge(add("adam", 0.6, lr=0.1)).verdict == "reproduced"  # all three, and Adam⁺'s only one
+        assert adam.judge(add("adagrad", 0.5, lr=0.01)).verdict == "open"
         add("adagrad", 0.5, lr=0.001)
-        assert adam.judge(add("adagrad", 0.5, lr=0.1)).outcome == "reproduced"
-        assert Versus("test", "better than", ("sgd",)).judge(add("adagrad", 0.5, lr=0.1)).outcome == "not run yet"
+        assert adam.judge(add("adagrad", 0.5, lr=0.1)).verdict == "reproduced"
+        assert Versus("test", "better than", ("sgd",)).judge(add("adagrad", 0.5, lr=0.1)).verdict == "not run yet"
 
     @pytest.mark.parametrize("status", ["failed", None])
     def test_as_many_settings_of_each_are_equal_and_runs_that_did_not_end_are_none(
@@ -163,22 +163,22 @@ class TestRules:
         verdict = Versus("test", "better than", ("adagrad",), "adam").judge(
             read(tmp_path, "paper", EXPERIMENTS["cifar10"])
         )
-        assert verdict.outcome == "reproduced"
+        assert verdict.verdict == "reproduced"
         assert verdict.measured == "test: Adam 0.8000 (n = 1, best of 2), AdaGrad 0.7000 (n = 1, best of 2)"
 
     def test_two_who_diverged_show_nothing(self, tmp_path: Path):
         found = store(tmp_path, statuses="diverged", adam_plus=[0.1], sgd=[0.1])
-        assert {rule.judge(found).outcome for rule in (BETTER, LEVEL, WORSE)} == {"not reproduced"}
+        assert {rule.judge(found).verdict for rule in (BETTER, LEVEL, WORSE)} == {"not reproduced"}
 
     def test_runs_that_do_not_tell_of_a_panel_have_not_diverged(self, tmp_path: Path):
         add_run(tmp_path / "paper" / "cifar10", "adam-plus:lr=0.1", [0.9], about={"metric": "other"})
         found = store(tmp_path, sgd=[0.8])
-        assert BETTER.judge(found).outcome == "not run yet"
-        assert Versus("test", "better than", ("sgd",), early=True).judge(found).outcome == "not run yet"
+        assert BETTER.judge(found).verdict == "not run yet"
+        assert Versus("test", "better than", ("sgd",), early=True).judge(found).verdict == "not run yet"
 
     def test_early_is_before_the_first_drop(self, tmp_path: Path):
         found = store(tmp_path, adam_plus=[[0.5, 0.6, 0.7, 0, 0, 0, 0.1]], sgd=[[0.1, 0.1, 0.1, 1, 1, 1, 1]])
-        assert Versus("test", "better than", ("sgd",), early=True).judge(found).outcome == "reproduced"
+        assert Versus("test", "better than", ("sgd",), early=True).judge(found).verdict == "reproduced"
         assert "Adam⁺ 0.6000" in Versus("test", "better than", ("sgd",), early=True).judge(found).measured
 
     @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ class TestRules:
         ],
     )
     def test_a_claim_of_several_things_needs_all(self, outcomes: list[Any], together_: str):
-        assert together(Verdict(outcome, "") for outcome in outcomes).outcome == together_
+        assert together(Finding(outcome, "") for outcome in outcomes).verdict == together_
 
     def test_the_page_follows_from_the_runs(self, tmp_path: Path):
         values: dict[str, Any] = {name.replace("-", "_"): [0.8] for name in NAMES}
@@ -311,7 +311,7 @@ class TestRunsThatCount:
             {"values": [0.7], "seed": 1, "started": "2026-01-03", "task_digest": "new"},
             {"values": [0.5], "seed": 1, "started": "2026-01-02", "task_digest": "old"},
             {"values": [0.6], "seed": 2, "started": "2026-01-01", "task_digest": "old"},
-        ).contestants["adam-plus"]
+        ).contenders["adam-plus"]
         assert [run.last("test_accuracy") for run in found.runs] == [0.7, 0.6]
 
     @pytest.mark.parametrize("held_out", [True, False])
@@ -325,7 +325,7 @@ class TestRunsThatCount:
             (run.folder / "metrics.jsonl").unlink()
             for line in lines:
                 run.append({k: v for k, v in line.items() if held_out or not k.startswith("validation")})
-        one = read(tmp_path, "paper", EXPERIMENTS["cifar10"]).contestants["adam-plus"]
+        one = read(tmp_path, "paper", EXPERIMENTS["cifar10"]).contenders["adam-plus"]
         assert (one.label, one.tried) == (f"adam-plus:lr={0.1 if held_out else 0.2}", 3)
 
     def test_a_run_that_was_killed_or_failed_does_not_hide_one_that_ended(self, tmp_path: Path):
@@ -334,7 +334,7 @@ class TestRunsThatCount:
             {"values": [0.5, 0.6], "started": "2026-01-01", "task_digest": "old"},
             {"values": [0.9], "epochs": 2, "started": "2026-01-02", "task_digest": "new", "status": None},
             {"values": [0.9], "epochs": 2, "started": "2026-01-03", "task_digest": "newer", "status": "failed"},
-        ).contestants["adam-plus"]
+        ).contenders["adam-plus"]
         assert found.last("test_accuracy").mean == 0.6
 
     def test_seeds_of_two_searches_are_not_mixed(self, tmp_path: Path):
@@ -345,7 +345,7 @@ class TestRunsThatCount:
             *({"values": [0.1], "phase": "search", "trial": trial} for trial in (1, 2, 3, 4)),
             protocol="tuned",
         )
-        one = found.contestants["adam-plus"]
+        one = found.contenders["adam-plus"]
         assert (one.last("test_accuracy").mean, len(one.runs), one.tried) == (pytest.approx(0.8), 2, 1)
         assert one.trials == 4
         assert "--protocol tuned --seeds 2 --tune 4" in told(tmp_path)
@@ -362,7 +362,7 @@ class TestRunsThatCount:
             *({"values": [0.7], "label": "msgd", **phase} for phase in ({"phase": "search", "trial": 1}, {})),
             protocol="tuned",
         )
-        one = found.contestants["adam-plus"]
+        one = found.contenders["adam-plus"]
         assert (one.label, one.tried, one.trials, one.last("test_accuracy").mean) == ("adam-plus", 1, 3, 0.8)
         text = told(tmp_path)
         assert "tuned*: open. searches of different lengths: Adam⁺ 3 trials, Momentum SGD 1 trials" in text

@@ -119,15 +119,15 @@ def test_five_epochs_are_too_few():
 def test_both_claims_follow_from_the_line(knee: float, slope: float, flat: str, place: str, tmp_path: Path):
     runs = stored(tmp_path, broken(knee, slope)(PARTS))
     verdicts = [Flattens(where).judge(runs) for where in (False, True)]
-    assert [verdict.outcome for verdict in verdicts] == [flat, place]
+    assert [verdict.verdict for verdict in verdicts] == [flat, place]
     assert verdicts[0].measured.startswith("flattens at" if slope < 0.25 else "no plateau")
 
 
 def test_far_from_ideal_is_a_point_below_the_end_at_epoch_154(tmp_path: Path):
     verdict = FarFromIdeal().judge(stored(tmp_path / "flat", broken(0.44, 0.05)(PARTS)))
-    assert verdict.outcome == "reproduced"
+    assert verdict.verdict == "reproduced"
     assert "0.4400 after epoch 154, 1.000 at the end" in verdict.measured
     without = FarFromIdeal().judge(stored(tmp_path / "straight", PARTS))
-    assert (without.outcome, without.measured) == ("open", f"no plateau; {verdict.measured}")
+    assert (without.verdict, without.measured) == ("open", f"no plateau; {verdict.measured}")
     few = FarFromIdeal().judge(stored(tmp_path / "few", PARTS[:5]))
     assert few == Flattens(where=False).judge(stored(tmp_path / "few", PARTS[:5]))

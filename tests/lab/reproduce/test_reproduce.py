@@ -108,7 +108,7 @@ class TestCommand:
         words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path, "--optimizers", "adagrad,nigt")
         assert trained(said("cifar10", "--grid", *words)) == [6]
         stored = read(tmp_path, "paper-1-epochs", EXPERIMENTS["cifar10"])
-        best = stored.contestants["adagrad"]
+        best = stored.contenders["adagrad"]
         assert best.tried == 3
         every = [run.metrics()[-1]["test_accuracy"] for run in Store(tmp_path / "paper-1-epochs" / "cifar10").runs()]
         assert best.last("test_accuracy").mean in every
@@ -119,10 +119,10 @@ class TestCommand:
         words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path)
         assert trained(said("wikitext2", "--optimizers", "adam-plus:lr=5,sgd", *words)) == [2]
         stored = read(tmp_path, "paper-1-epochs", EXPERIMENTS["wikitext2"])
-        assert stored.contestants["adam-plus"].label == "adam-plus:lr=5;beta=0.9;weight_decay=0"
+        assert stored.contenders["adam-plus"].label == "adam-plus:lr=5;beta=0.9;weight_decay=0"
         assert "--optimizers adam-plus:lr=5,sgd --" in (tmp_path / "claims.md").read_text()
         assert trained(said("wikitext2", "--optimizers", "adam-plus", *words)) == [1]
-        assert read(tmp_path, "paper-1-epochs", EXPERIMENTS["wikitext2"]).contestants["adam-plus"].tried == 2
+        assert read(tmp_path, "paper-1-epochs", EXPERIMENTS["wikitext2"]).contenders["adam-plus"].tried == 2
 
     def test_the_tuned_protocol_searches_rate_decay_and_beta_on_held_out_data(self, data: Path, tmp_path: Path):
         write_all(data)
@@ -147,7 +147,7 @@ class TestCommand:
         told = record(tmp_path / "tuned-1-epochs" / "cifar10")
         assert set(told["search"]["adam-plus:beta=0.1"]) == set(told["search"]["msgd"]) == {"lr", "weight_decay"}
         stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["cifar10"])
-        assert stored.contestants["adam-plus"].runs[0].spec["settings"]["beta"] == 0.1
+        assert stored.contenders["adam-plus"].runs[0].spec["settings"]["beta"] == 0.1
         assert "--optimizers adam-plus:beta=0.1,msgd" in (tmp_path / "claims.md").read_text()
 
     def test_quick_is_a_tenth_of_the_epochs_in_a_folder_of_its_own(self, data: Path, tmp_path: Path):
@@ -172,7 +172,7 @@ class TestCommand:
         assert trained(said("cifar10", "--optimizers", "sgd", *words)) == [1]
         assert record(tmp_path / "paper-1-epochs" / "cifar10")["labels"] == ["sgd:lr=0.1;weight_decay=0"]
         found = read(tmp_path, "paper-1-epochs", EXPERIMENTS["cifar10"])
-        assert list(found.contestants) == ["sgd", "msgd"]
+        assert list(found.contenders) == ["sgd", "msgd"]
 
     def test_a_run_that_failed_is_not_tried_again_unless_it_is_asked_for(self, data: Path, tmp_path: Path):
         write_all(data)
@@ -273,10 +273,10 @@ class TestCommand:
         words += ("--out", tmp_path)
         said(*words, "--tune", 3, "--optimizers", "msgd,adam")
         stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["wikitext2"])
-        assert {name: one.trials for name, one in stored.contestants.items()} == {"msgd": 3, "adam": 3}
+        assert {name: one.trials for name, one in stored.contenders.items()} == {"msgd": 3, "adam": 3}
         said(*words, "--tune", 1, "--optimizers", "adam")
         stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["wikitext2"])
-        assert {name: one.trials for name, one in stored.contestants.items()} == {"msgd": 3, "adam": 1}
+        assert {name: one.trials for name, one in stored.contenders.items()} == {"msgd": 3, "adam": 1}
         assert "searches of different lengths" in (tmp_path / "claims.md").read_text()
 
     @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ class TestCommand:
 class TestProtocol:
     def test_the_papers_words_are_those_of_its_table(self):
         def labels(name: str) -> dict[str, str]:
-            return {one: EXPERIMENTS[name].labels(one, "paper")[0] for one in EXPERIMENTS[name].words}
+            return {one: EXPERIMENTS[name].labels(one, "paper")[0] for one in EXPERIMENTS[name].settings}
 
         end = ";weight_decay=0"
         assert (
@@ -338,7 +338,7 @@ class TestProtocol:
 
     def test_the_papers_grids_contain_what_it_calls_best(self):
         for experiment in EXPERIMENTS.values():
-            for optimizer in experiment.words:
+            for optimizer in experiment.settings:
                 grid = experiment.labels(optimizer, "paper", grid=True)
                 assert experiment.labels(optimizer, "paper")[0] in grid
         sizes = [len(EXPERIMENTS["wikitext2"].labels(name, "paper", grid=True)) for name in NAMES]

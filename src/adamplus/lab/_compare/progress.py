@@ -54,10 +54,10 @@ class Watch:
         for note in ended.notes:
             say(self.console, note)
         run = self.store.run(ended.spec)
-        status, told = _told(run, ended, self.metrics[ended.spec.task])
+        status, text = _ending(run, ended, self.metrics[ended.spec.task])
         if not self.console.is_terminal or status == "failed":
             number = f"[{len(self.ended)}/{len(self.ended) + len(self.pending)}]"
-            say(self.console, f"{number} {ended.spec.task} · {ended.spec.label} · {name(ended.spec)} · {told}")
+            say(self.console, f"{number} {ended.spec.task} · {ended.spec.label} · {name(ended.spec)} · {text}")
 
     def _display(self) -> Group:
         rows = [(spec, lines) for spec in list(self.pending.values()) if (lines := self._seen(spec)) is not None]
@@ -93,11 +93,11 @@ def _cells(spec: Spec, lines: Sequence[Mapping[str, Any]], metric: str) -> tuple
     split = "validation" if f"validation_{metric}" in last else "test"
     value = last.get(f"{split}_{metric}")
     left = last["seconds"] / len(lines) * (spec.epochs - len(lines))
-    told = "" if value is None else f"{'test ' * (split == 'test')}{metric} {value:.4g}"
-    return *run, f"{len(lines)}/{spec.epochs}", told, duration(left, rough=True)
+    text = "" if value is None else f"{'test ' * (split == 'test')}{metric} {value:.4g}"
+    return *run, f"{len(lines)}/{spec.epochs}", text, duration(left, rough=True)
 
 
-def _told(run: Run, ended: EndedRun, metric: str) -> tuple[str, str]:
+def _ending(run: Run, ended: EndedRun, metric: str) -> tuple[str, str]:
     """How a run ended, and the words for it."""
     if ended.failure is not None:
         return "failed", f"failed: {ended.failure}"
@@ -106,5 +106,5 @@ def _told(run: Run, ended: EndedRun, metric: str) -> tuple[str, str]:
         return str(end.get("status")), f"{end.get('status')}: {end.get('reason')}"
     split = "validation" if ended.spec.phase == "search" else "test"
     value = lines[-1].get(f"{split}_{metric}")
-    told = "finished" if value is None else f"{split} {metric} {value:.4g}"
-    return "finished", f"{told} · {duration(end['seconds'], rough=True)}"
+    text = "finished" if value is None else f"{split} {metric} {value:.4g}"
+    return "finished", f"{text} · {duration(end['seconds'], rough=True)}"

@@ -84,13 +84,13 @@ class Reuse:
 
 def _difference(maker: Maker, other: Maker) -> str:
     """What is told of one of two makers: that in which it is not the other."""
-    told = {name: value for (name, value), (_, another) in zip(maker, other, strict=True) if value != another}
-    words = [f"{name} {told[name]}" for name in ("adamplus", "torch", "python", "hardware") if name in told]
-    if "commit" in told or "dirty" in told:
+    different = {name: value for (name, value), (_, another) in zip(maker, other, strict=True) if value != another}
+    parts = [f"{name} {different[name]}" for name in ("adamplus", "torch", "python", "hardware") if name in different]
+    if "commit" in different or "dirty" in different:
         commit = dict(maker)["commit"]
         changed = " with changes" if dict(maker)["dirty"] else ""
-        words.append("no commit" if commit is None else f"commit {commit[:7]}{changed}")
-    return ", ".join(words)
+        parts.append("no commit" if commit is None else f"commit {commit[:7]}{changed}")
+    return ", ".join(parts)
 
 
 def _names(folder: Path) -> list[str]:

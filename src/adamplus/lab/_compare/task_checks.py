@@ -19,7 +19,7 @@ SEE = "see docs/extending.md"
 
 def found(name: str) -> tuple[Task, str]:
     """The task of that name, or in that file, and its digest; what its file and its class raise is told."""
-    with _told(name, "its task cannot be made (without arguments)"):
+    with _reported(name, "its task cannot be made (without arguments)"):
         return find(name)
 
 
@@ -50,32 +50,32 @@ def check_attributes(name: str, task: Task, processes: int) -> None:
 
 def check_content(name: str, task: Task, tuned: bool) -> None:
     """Raise InputError unless the data is whole and a few rows of it pass through model, loss and metrics."""
-    with _told(name, "data() raised"):
+    with _reported(name, "data() raised"):
         data = task.data()
     _check_data(name, data, ("train", "validation", "test") if tuned else ("train", "test"))
     x, y = (part[: min(ROWS, task.batch)] for part in data["test"])
     # Whoever asks keeps their random numbers.
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        with _told(name, "model() raised"):
+        with _reported(name, "model() raised"):
             model = task.model()
         if not isinstance(model, nn.Module):
             raise InputError(f"{name}: model() gives a {type(model).__name__}, and has to give an nn.Module: {SEE}")
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise InputError(f"{name}: the model has no parameters to train")
         model.eval()
-        with _told(name, f"the model cannot take {len(x)} rows of the test data"):
+        with _reported(name, f"the model cannot take {len(x)} rows of the test data"):
             task.begin(model)
             outputs = model(x)
-        with _told(name, "loss() raised"):
+        with _reported(name, "loss() raised"):
             means = {"loss": task.loss(outputs, y)}
-        with _told(name, "metrics() raised"):
+        with _reported(name, "metrics() raised"):
             measured = task.metrics(outputs, y)
     if not isinstance(measured, Mapping):
         raise InputError(f"{name}: metrics() gives a {type(measured).__name__}, and has to give a dictionary: {SEE}")
     if "loss" in measured:
         raise InputError(f"{name}: metrics() has a 'loss', which is what loss() gives: call it something else")
     _check_means(name, means | dict(measured))
-    with _told(name, "summary() raised"):
+    with _reported(name, "summary() raised"):
         kept = task.summary({key: float(value) for key, value in (means | dict(measured)).items()})
     _check_kept(name, task, kept)
 
@@ -129,7 +129,7 @@ def _is_number(value: Any, *kinds: type) -> bool:
 
 
 @contextmanager
-def _told(name: str, what: str) -> Iterator[None]:
+def _reported(name: str, what: str) -> Iterator[None]:
     """Tell of what a task raises as of any other bad input."""
     try:
         yield

@@ -7,7 +7,7 @@ import typer
 
 from .. import bench
 from .device import Device
-from .errors import said_plainly
+from .errors import reported_errors
 
 bench_app: typer.Typer = typer.Typer(
     help="Step time and memory beside other optimizers and a copy's speed.", no_args_is_help=True
@@ -25,7 +25,7 @@ def step(
     json: Json = None,
 ) -> None:
     """One step of every optimizer on real lists of tensors: time, memory, bandwidth, ratios."""
-    with said_plainly(kept=False):
+    with reported_errors(kept=False):
         bench.step(model or (), optimizer or (), device=device, dtype=dtype, rounds=rounds, json=json)
 
 
@@ -41,7 +41,7 @@ def scale(
     figure: Annotated[Path, typer.Option(help="Draw there: png, svg or pdf.")] = Path("bench-scale.png"),
 ) -> None:
     """Time of a step against the number of parameters and of tensors, as a figure."""
-    with said_plainly(kept=False):
+    with reported_errors(kept=False):
         bench.scale(
             max_parameters=max_parameters,
             max_tensors=max_tensors,
@@ -59,5 +59,5 @@ def show(
     figure: Annotated[Path | None, typer.Option(help="Draw a report of `bench scale` there, too.")] = None,
 ) -> None:
     """The table of a stored report."""
-    with said_plainly(kept=False):
+    with reported_errors(kept=False):
         bench.show(bench.load(report), as_markdown=markdown, figure=figure)

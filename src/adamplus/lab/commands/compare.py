@@ -11,7 +11,7 @@ from ..optimizers import CONTENDERS
 from ..reproduce import NAMES
 from ..tasks import EMBEDDED
 from .device import Device
-from .errors import said_plainly
+from .errors import reported_errors
 
 
 def compare(
@@ -43,7 +43,7 @@ def compare(
 ) -> None:
     """Train tasks with several optimizers and seeds: a table, and a page to look at."""
     given: dict[str, Any] = locals() | {"tasks": tasks or list(EMBEDDED), "optimizers": split_list(optimizers)}
-    with said_plainly():
+    with reported_errors():
         outcome = run(**given)
     if outcome.failures:
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from .. import data
 from ..data import ProgressCallback
-from .errors import said_plainly
+from .errors import reported_errors
 
 data_app: typer.Typer = typer.Typer(help="Data sets: where they are, verify, download.", no_args_is_help=True)
 
@@ -21,7 +21,7 @@ Root = Annotated[
 @data_app.command()
 def where(root: Root = None) -> None:
     """Every data set that is known, and where it is."""
-    with said_plainly():
+    with reported_errors():
         folder = data.data_root(root)
         found = data.where(folder)
     typer.echo(f"{folder}:")
@@ -42,7 +42,7 @@ def verify(
     root: Root = None,
 ) -> None:
     """Every file against its known digest; exit code 1 where one is missing or wrong."""
-    with said_plainly():
+    with reported_errors():
         folder = data.data_root(root)
         rows = data.verify(folder, names or ())
     if not rows:
@@ -62,7 +62,7 @@ def download(
 ) -> None:
     """Get data sets from their official addresses; what was interrupted goes on."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with said_plainly():
+    with reported_errors():
         folder = data.data_root(root)
         for name in names:
             with Progress(*columns, TimeRemainingColumn()) as progress:
@@ -74,9 +74,9 @@ def _bar(progress: Progress) -> ProgressCallback:
     """A line of the display for every file."""
     bars = {}
 
-    def told(name: str, size: int, total: int | None) -> None:
+    def show(name: str, size: int, total: int | None) -> None:
         if name not in bars:
             bars[name] = progress.add_task(name, total=total)
         progress.update(bars[name], completed=size, total=total)
 
-    return told
+    return show

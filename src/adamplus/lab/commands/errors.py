@@ -10,7 +10,7 @@ from ..errors import InputError
 
 
 @contextmanager
-def said_plainly(kept: bool = True) -> Iterator[None]:
+def reported_errors(kept: bool = True) -> Iterator[None]:
     """Tell of bad input as of any other mistake on the command line, without a traceback.
 
     `kept`: whether what was done so far is kept, and the same command goes on.

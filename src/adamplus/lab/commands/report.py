@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from ..report import print_report
-from .errors import said_plainly
+from .errors import reported_errors
 
 
 def report(runs: Annotated[Path, typer.Argument(help="What `compare --out` wrote.")] = Path("runs")) -> None:
     """Page, figures and tables of stored runs."""
-    with said_plainly():
+    with reported_errors():
         print_report(runs)

@@ -9,7 +9,7 @@ from .._compare import split_list
 from ..reproduce import CHOICES, NAMES
 from ..reproduce import ReproduceRequest as Request
 from ..reproduce import reproduce as run
-from .errors import said_plainly
+from .errors import reported_errors
 
 
 def reproduce(
@@ -38,7 +38,7 @@ def reproduce(
 ) -> None:
     """The paper's experiments: runs, its figures, and a page that sets its claims beside what was measured."""
     given: dict[str, Any] = locals() | {"experiments": experiments or (), "optimizers": split_list(optimizers)}
-    with said_plainly():
+    with reported_errors():
         made = run(**given)
     if made.failures:
         raise typer.Exit(1)

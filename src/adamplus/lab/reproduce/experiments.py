@@ -22,7 +22,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Words:
+class PaperSettings:
     """What the paper says of an optimizer's settings."""
 
     named: Mapping[str, float]
@@ -69,7 +69,7 @@ class Experiment:
     higher: bool
     margin: float
     """Differences up to this are none: absolute for accuracy, else relative."""
-    words: Mapping[str, Words]
+    settings: Mapping[str, PaperSettings]
     """By optimizer, in the order of the legend."""
     ranges: Mapping[str, Mapping[str, LogUniform]] = field(default_factory=dict)
     """Of the tuned protocol, where those of the optimizers' own do not fit."""
@@ -86,18 +86,18 @@ class Experiment:
             return [asked]
         name, given = parse(asked)
         for key, value in given.items():
-            if key not in self.words[name].named or value not in self.words[name].values(key):
+            if key not in self.settings[name].named or value not in self.settings[name].values(key):
                 tried = self._tried(name)
                 raise InputError(f"{asked!r} is not the paper's on {self.name}: it has {tried}; try --protocol tuned")
-        return self.words[name].labels(name, grid, weight_decay, given)
+        return self.settings[name].labels(name, grid, weight_decay, given)
 
     def _tried(self, name: str) -> str:
-        words = self.words[name]
-        return ", ".join(f"{key}={'|'.join(f'{v:g}' for v in words.values(key))}" for key in words.named)
+        own = self.settings[name]
+        return ", ".join(f"{key}={'|'.join(f'{v:g}' for v in own.values(key))}" for key in own.named)
 
     def searched(self) -> dict[str, dict[str, LogUniform]]:
         """What the tuned protocol searches beside the learning rate, by optimizer."""
-        also: dict[str, dict[str, LogUniform]] = {name: {"weight_decay": DECAYS} for name in self.words}
+        also: dict[str, dict[str, LogUniform]] = {name: {"weight_decay": DECAYS} for name in self.settings}
         also["adam-plus"]["beta"] = BETAS
         also["nigt"]["momentum"] = Complement(BETAS.low, BETAS.high)
         return {name: {**own, **self.ranges.get(name, {})} for name, own in also.items()}
@@ -122,30 +122,30 @@ RATES, COORDINATE_RATES = (0.1, 0.2, 0.5, 5.0, 10.0, 20.0), (0.001, 0.01, 0.1, 1
 UNNAMED = "the paper names no best rate"
 
 IMAGES = {
-    "adam-plus": Words({"lr": 0.1, "beta": 0.1}),
-    "nigt": Words({"lr": 0.1, "momentum": 0.9}, {"momentum": MOMENTA}),
-    "sgd": Words({"lr": 0.1}),
-    "msgd": Words({"lr": 0.1}),
-    "adagrad": Words({"lr": 0.01}, {"lr": TENTHS}),
-    "adam": Words({"lr": 0.001}, {"lr": TENTHS}),
+    "adam-plus": PaperSettings({"lr": 0.1, "beta": 0.1}),
+    "nigt": PaperSettings({"lr": 0.1, "momentum": 0.9}, {"momentum": MOMENTA}),
+    "sgd": PaperSettings({"lr": 0.1}),
+    "msgd": PaperSettings({"lr": 0.1}),
+    "adagrad": PaperSettings({"lr": 0.01}, {"lr": TENTHS}),
+    "adam": PaperSettings({"lr": 0.001}, {"lr": TENTHS}),
 }
 TEXT = {
-    "adam-plus": Words(
+    "adam-plus": PaperSettings(
         {"lr": 10, "beta": 0.9},
         {"lr": RATES, "beta": MOMENTA},
         f"{UNNAMED}: the best of 5, 10 and 20 by validation after 6 epochs, with the β of NIGT's text",
     ),
-    "nigt": Words(
+    "nigt": PaperSettings(
         {"lr": 0.5, "momentum": 0.9},
         {"lr": RATES, "momentum": MOMENTA},
         f"{UNNAMED}: steps of the length lr; 0.5 is a tenth of the longest that SGD takes at 20 with gradients clipped",
     ),
-    "sgd": Words(
+    "sgd": PaperSettings(
         {"lr": 20}, {"lr": RATES}, f"{UNNAMED}: the usual one for this model, and the best of 5, 10 and 20 as for Adam⁺"
     ),
-    "msgd": Words({"lr": 0.5}, {"lr": RATES}, f"{UNNAMED}: the nearest below SGD's times 1 − 0.9"),
-    "adagrad": Words({"lr": 0.01}, {"lr": COORDINATE_RATES}),
-    "adam": Words({"lr": 0.001}, {"lr": COORDINATE_RATES}),
+    "msgd": PaperSettings({"lr": 0.5}, {"lr": RATES}, f"{UNNAMED}: the nearest below SGD's times 1 − 0.9"),
+    "adagrad": PaperSettings({"lr": 0.01}, {"lr": COORDINATE_RATES}),
+    "adam": PaperSettings({"lr": 0.001}, {"lr": COORDINATE_RATES}),
 }
 TEXT_RANGES = {  # gradients are clipped at 0.25, so rates are larger; a factor of 300, as everybody's
     "adam-plus": {"lr": LogUniform(1, 300)},
@@ -154,12 +154,12 @@ TEXT_RANGES = {  # gradients are clipped at 0.25, so rates are larger; a factor 
     "msgd": {"lr": LogUniform(0.03, 9)},
 }
 SPEECH = {
-    "adam-plus": Words({"lr": 0.1, "beta": 0.01}, {"beta": MOMENTA}),
-    "nigt": Words({"lr": 0.1, "momentum": 0.9}, {"momentum": MOMENTA}),
-    "sgd": Words({"lr": 0.1}, declared="the paper tells of momentum SGD alone: its rate"),
-    "msgd": Words({"lr": 0.1}),
-    "adagrad": Words({"lr": 0.01}, {"lr": TENTHS}),
-    "adam": Words({"lr": 0.001}, {"lr": TENTHS}),
+    "adam-plus": PaperSettings({"lr": 0.1, "beta": 0.01}, {"beta": MOMENTA}),
+    "nigt": PaperSettings({"lr": 0.1, "momentum": 0.9}, {"momentum": MOMENTA}),
+    "sgd": PaperSettings({"lr": 0.1}, declared="the paper tells of momentum SGD alone: its rate"),
+    "msgd": PaperSettings({"lr": 0.1}),
+    "adagrad": PaperSettings({"lr": 0.01}, {"lr": TENTHS}),
+    "adam": PaperSettings({"lr": 0.001}, {"lr": TENTHS}),
 }
 
 

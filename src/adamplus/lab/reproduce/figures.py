@@ -8,7 +8,7 @@ from .._present import GREY, GRID, draw_curve, draw_legend, drawing, new_figure,
 from ..report import StoredRun, curves
 from .experiments import GROWTH, NAMES
 from .growth import growth
-from .stored_runs import Contestant, Stored
+from .stored_runs import ContenderRuns, Stored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ def figures(stored: Sequence[Stored], folder: Path) -> list[Path]:
     made: list[Path] = []
     with drawing(folder):
         for one in stored:
-            if any(map(_shown, one.contestants.values())):
+            if any(map(_shown, one.contenders.values())):
                 made += _experiment(one, folder)
         images = [one for one in stored if one.experiment.name in GROWTH and _sums(one)]
         if images:
@@ -31,8 +31,8 @@ def _experiment(stored: Stored, folder: Path) -> list[Path]:
     from matplotlib.ticker import MaxNLocator
 
     figure, panels = new_figure(2)
-    found = {name: curves(runs) for name, one in stored.contestants.items() if (runs := _shown(one))}
-    tried = {name: one.tried for name, one in stored.contestants.items()}
+    found = {name: curves(runs) for name, one in stored.contenders.items() if (runs := _shown(one))}
+    tried = {name: one.tried for name, one in stored.contenders.items()}
     names = {
         name: f"{said} (best of {tried[name]})" if tried.get(name, 1) > 1 else said for name, said in NAMES.items()
     }
@@ -109,11 +109,11 @@ def _logarithmic(axes: "Axes") -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _shown(one: Contestant) -> list[StoredRun]:
+def _shown(one: ContenderRuns) -> list[StoredRun]:
     """Runs that have ended: those that have not would bend the end of a mean."""
     return [run for run in one.ended("finished", "diverged") if run.epochs]
 
 
 def _sums(stored: Stored) -> list[StoredRun]:
-    runs = _shown(stored.contestants["adam-plus"]) if "adam-plus" in stored.contestants else []
+    runs = _shown(stored.contenders["adam-plus"]) if "adam-plus" in stored.contenders else []
     return [run for run in runs if all("norm_sum" in line for line in run.epochs)]

@@ -7,7 +7,7 @@ from ..data import SETS
 from . import tables
 from .claims import CLAIMS, Claim
 from .experiments import EXPERIMENTS, NAMES
-from .rules import Verdict, together
+from .rules import Finding, together
 from .stored_runs import PAPER, Stored
 from .tables import Everything, table
 
@@ -36,8 +36,8 @@ so high that nobody can be ahead by the margin.
 
 def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], out: Path) -> str:
     """Markdown; `absent` are experiments whose data is not there, `out` is the folder that has all of it."""
-    verdicts = {
-        folder: [_verdict(claim, experiments, absent) for claim in CLAIMS] for folder, experiments in stored.items()
+    findings = {
+        folder: [_finding(claim, experiments, absent) for claim in CLAIMS] for folder, experiments in stored.items()
     }
     margins = ", ".join(sorted({_margin(name) for name in EXPERIMENTS}))
     parts = [HEAD, tables.results(stored)]
@@ -49,68 +49,68 @@ def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], o
     parts += [tables.remarks(stored)]
     if missing := tables.missing(stored, absent):
         parts += ["## What is missing", missing]
-    parts += ["## The claims", RULES.format(margins=margins), _summary(verdicts, stored)]
+    parts += ["## The claims", RULES.format(margins=margins), _summary(findings, stored)]
     if images := [f"![{path.stem}](figures/{path.name})" for path in figures if path.suffix == ".png"]:
         parts += ["## Figures", *images]
-    parts += ["## Claim by claim", *(_claim(i, claim, verdicts, stored) for i, claim in enumerate(CLAIMS))]
+    parts += ["## Claim by claim", *(_claim(i, claim, findings, stored) for i, claim in enumerate(CLAIMS))]
     parts += ["## The runs", tables.groups(stored, out), tables.settings(stored), _declared()]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def _verdict(claim: Claim, experiments: Mapping[str, Stored], absent: Collection[str]) -> Verdict:
+def _finding(claim: Claim, experiments: Mapping[str, Stored], absent: Collection[str]) -> Finding:
     """What is missing is said once, and not here; but for the one experiment that a claim is about."""
-    found: dict[str, Verdict] = {}
+    found: dict[str, Finding] = {}
     for name in claim.experiments:
-        if experiments[name].contestants:
+        if experiments[name].contenders:
             rules = [rule for experiment, rule in claim.rules if experiment == name]
             found[name] = together(rule.judge(experiments[name]) for rule in rules)
             if unequal := _unequal(experiments[name]):
-                found[name] = Verdict("open", f"{unequal}; {found[name].measured}")
+                found[name] = Finding("open", f"{unequal}; {found[name].measured}")
         elif name in absent and not SETS[name].ways:
-            found[name] = Verdict("cannot be run", tables.licensed(name))
+            found[name] = Finding("cannot be run", tables.licensed(name))
         else:
-            found[name] = Verdict("not run yet", "")
+            found[name] = Finding("not run yet", "")
     if len(found) == 1:
         return found[claim.experiments[0]]
-    told = {name: one.measured if experiments[name].contestants else one.outcome for name, one in found.items()}
-    said = "; ".join(f"{name}: {words}" for name, words in told.items() if words)
-    some = any(one.measured and experiments[name].contestants for name, one in found.items())
+    texts = {name: one.measured if experiments[name].contenders else one.verdict for name, one in found.items()}
+    said = "; ".join(f"{name}: {text}" for name, text in texts.items() if text)
+    some = any(one.measured and experiments[name].contenders for name, one in found.items())
     return together(found.values())._replace(measured=said if some else "")
 
 
-def _summary(verdicts: Mapping[str, Sequence[Verdict]], stored: Everything) -> str:
-    lines = [["claim", "section", *verdicts]]
+def _summary(findings: Mapping[str, Sequence[Finding]], stored: Everything) -> str:
+    lines = [["claim", "section", *findings]]
     for i, claim in enumerate(CLAIMS):
-        outcomes = [_said(claim, own[i].outcome, folder, stored[folder]) for folder, own in verdicts.items()]
-        lines.append([f"{i + 1}. {claim.title}", claim.section, *outcomes])
+        verdicts = [_said(claim, own[i].verdict, folder, stored[folder]) for folder, own in findings.items()]
+        lines.append([f"{i + 1}. {claim.title}", claim.section, *verdicts])
     return table(lines)
 
 
-def _said(claim: Claim, outcome: str, folder: str, experiments: Mapping[str, Stored]) -> str:
+def _said(claim: Claim, verdict: str, folder: str, experiments: Mapping[str, Stored]) -> str:
     """In bold where it is an answer to the paper, which claims nothing of other data, settings and epochs."""
-    if outcome not in ("reproduced", "not reproduced"):
-        return outcome
+    if verdict not in ("reproduced", "not reproduced"):
+        return verdict
     others = any(experiments[name].unofficial for name in claim.experiments)
     if folder == PAPER and not claim.ours and not others:
-        return f"**{outcome}**"
-    return "holds" if outcome == "reproduced" else "does not hold"
+        return f"**{verdict}**"
+    return "holds" if verdict == "reproduced" else "does not hold"
 
 
 def _unequal(stored: Stored) -> str:
     """Why a tuned comparison is none."""
-    trials = {NAMES[name]: one.trials for name, one in stored.contestants.items()}
+    trials = {NAMES[name]: one.trials for name, one in stored.contenders.items()}
     if not stored.tuned or len(set(trials.values())) < 2:
         return ""
     return "searches of different lengths: " + ", ".join(f"{name} {number} trials" for name, number in trials.items())
 
 
-def _claim(i: int, claim: Claim, verdicts: Mapping[str, Sequence[Verdict]], stored: Everything) -> str:
+def _claim(i: int, claim: Claim, findings: Mapping[str, Sequence[Finding]], stored: Everything) -> str:
     rules = list(dict.fromkeys(f"{', '.join(_about(claim, rule.text))}: {rule.text}" for _, rule in claim.rules))
     lines = [f"### {i + 1}. {claim.title}", f"> {claim.sentence} (section {claim.section})", claim.note]
     lines.append("\n".join(f"- Rule, on {rule}." for rule in rules))
     said = [
-        f"- *{folder}*: {_said(claim, own[i].outcome, folder, stored[folder])}. {own[i].measured}".rstrip()
-        for folder, own in verdicts.items()
+        f"- *{folder}*: {_said(claim, own[i].verdict, folder, stored[folder])}. {own[i].measured}".rstrip()
+        for folder, own in findings.items()
     ]
     return "\n\n".join(filter(None, [*lines, "\n".join(said)]))
 
@@ -122,10 +122,10 @@ def _about(claim: Claim, text: str) -> list[str]:
 def _declared() -> str:
     """What had to be decided here, as the paper does not say."""
     said = [
-        f"- {experiment.title}, {NAMES[optimizer]}: {words.declared}."
+        f"- {experiment.title}, {NAMES[optimizer]}: {settings.declared}."
         for experiment in EXPERIMENTS.values()
-        for optimizer, words in experiment.words.items()
-        if words.declared
+        for optimizer, settings in experiment.settings.items()
+        if settings.declared
     ]
     return "What the paper leaves open, and is declared here (`docs/reproduce.md` has the rest):\n\n" + "\n".join(said)
 

@@ -93,7 +93,7 @@ def _compare(experiment: Experiment, optimizers: Sequence[str], request: Reprodu
     if request.tuned:
         plan(asked, torchrun.processes())
     else:
-        every = [label for name in experiment.words for label in request.labels(experiment, name, grid=True)]
+        every = [label for name in experiment.settings for label in request.labels(experiment, name, grid=True)]
         ended = _ended(plan(replace(asked, optimizers=every), torchrun.processes()), Store(asked.out))
         kept = [label for label in every if label in ended or label in asked.optimizers]
         asked = replace(asked, optimizers=kept)

@@ -9,11 +9,11 @@ from .._present import Summary, number, plus_minus, strictly_better, summarize, 
 from ..report import StoredRun
 from .experiments import NAMES
 from .growth import SLOW, Growth, growth
-from .stored_runs import Contestant, Stored
+from .stored_runs import ContenderRuns, Stored
 
-Outcome = Literal["reproduced", "not reproduced", "open", "cannot be run", "not run yet"]
-SEVERITY: tuple[Outcome, ...] = ("not reproduced", "open", "not run yet", "cannot be run", "reproduced")
-"""Of several outcomes that a claim needs all of, the first of these is the claim's."""
+Verdict = Literal["reproduced", "not reproduced", "open", "cannot be run", "not run yet"]
+SEVERITY: tuple[Verdict, ...] = ("not reproduced", "open", "not run yet", "cannot be run", "reproduced")
+"""Of several verdicts that a claim needs all of, the first of these is the claim's."""
 Relation = Literal["better than", "comparable to", "worse than", "no worse than"]
 EARLY = 3 / 7
 """The part of a run that is its early stage: up to the first drop of the rate, 150 epochs of 350."""
@@ -22,10 +22,10 @@ FAR = 0.01
 """An accuracy that is far from its end: by a percentage point or more."""
 
 
-class Verdict(NamedTuple):
+class Finding(NamedTuple):
     """What runs say of a claim."""
 
-    outcome: Outcome
+    verdict: Verdict
     measured: str
 
 
@@ -37,18 +37,18 @@ class Rule(Protocol):
         """The rule in words."""
         ...
 
-    def judge(self, stored: Stored) -> Verdict:
+    def judge(self, stored: Stored) -> Finding:
         """What the runs say."""
         ...
 
 
-def together(verdicts: Iterable[Verdict]) -> Verdict:
+def together(findings: Iterable[Finding]) -> Finding:
     """Of a claim that needs all of them."""
-    verdicts = list(verdicts)
-    found = {verdict.outcome for verdict in verdicts}
-    return Verdict(
-        next(outcome for outcome in SEVERITY if outcome in found),
-        "; ".join(verdict.measured for verdict in verdicts if verdict.measured),
+    findings = list(findings)
+    found = {finding.verdict for finding in findings}
+    return Finding(
+        next(verdict for verdict in SEVERITY if verdict in found),
+        "; ".join(finding.measured for finding in findings if finding.measured),
     )
 
 
@@ -71,7 +71,7 @@ class Standing(NamedTuple):
         single = (self.mean, self.mean) if self.mean is not None and self.lost else None
         return with_losses(self.values.interval or single, self.lost, higher)
 
-    def told(self) -> str:
+    def text(self) -> str:
         """In numbers."""
         lost = f"{self.lost} diverged"
         if self.mean is None:
@@ -97,27 +97,27 @@ class Versus:
         rivals = ", ".join(NAMES[name] for name in self.rivals)
         return f"{self.panel} metric, {when}: {NAMES[self.hero]} {self.relation} {rivals}"
 
-    def judge(self, stored: Stored) -> Verdict:
+    def judge(self, stored: Stored) -> Finding:
         """Every rival has to stand in the relation."""
         column = stored.experiment.panels[self.panel].column
-        asked = {name: stored.contestants.get(name) for name in (self.hero, *self.rivals)}
+        asked = {name: stored.contenders.get(name) for name in (self.hero, *self.rivals)}
         places = {name: standing(one, column, EARLY if self.early else None) for name, one in asked.items() if one}
         found = {name: place for name, place in places.items() if place is not None}
         missing = [NAMES[name] for name in asked if name not in found]
-        outcomes: list[Outcome] = ["not run yet"] if missing else []
+        verdicts: list[Verdict] = ["not run yet"] if missing else []
         if self.hero in found:
             rivals = [name for name in self.rivals if name in found]
-            outcomes.extend(self._outcome(stored, found[self.hero], found[name]) for name in rivals)
-        numbers = ", ".join(f"{NAMES[name]} {place.told()}" for name, place in found.items())
+            verdicts.extend(self._verdict(stored, found[self.hero], found[name]) for name in rivals)
+        numbers = ", ".join(f"{NAMES[name]} {place.text()}" for name, place in found.items())
         said = [f"{self.panel}{' early' if self.early else ''}: {numbers}"] if found else []
         said += [f"no run of {', '.join(missing)} has ended"] if missing else []
         tried = {name: place.tried for name, place in found.items()}
-        if len(set(tried.values())) > 1 and tried != {name: stored.experiment.words[name].points for name in tried}:
-            outcomes = [outcome if outcome == "not run yet" else "open" for outcome in outcomes]
+        if len(set(tried.values())) > 1 and tried != {name: stored.experiment.settings[name].points for name in tried}:
+            verdicts = [verdict if verdict == "not run yet" else "open" for verdict in verdicts]
             said += ["some have had more of the paper's settings than others"]
-        return together(Verdict(outcome, "") for outcome in outcomes)._replace(measured="; ".join(said))
+        return together(Finding(verdict, "") for verdict in verdicts)._replace(measured="; ".join(said))
 
-    def _outcome(self, stored: Stored, own: Standing, other: Standing) -> Outcome:
+    def _verdict(self, stored: Stored, own: Standing, other: Standing) -> Verdict:
         higher, margin = stored.experiment.higher, stored.experiment.margin
         worst = -math.inf if higher else math.inf
         a, b = (worst if one.mean is None else one.mean for one in (own, other))
@@ -158,14 +158,14 @@ class Flattens:
             f"a twentieth of the run to that over the next, Σ‖z‖ grows by t^{SLOW:g} or less"
         )
 
-    def judge(self, stored: Stored) -> Verdict:
+    def judge(self, stored: Stored) -> Finding:
         """By every run; they have to agree."""
         found = _growths(stored)
         if not found:
-            return Verdict("not run yet", "no run of Adam⁺ with enough epochs has finished")
+            return Finding("not run yet", "no run of Adam⁺ with enough epochs has finished")
         holds = [one.flattens and (not self.where or abs(one.part - KNEE) <= KNEE_WIDTH) for one in found]
-        outcome: Outcome = "reproduced" if all(holds) else "open" if any(holds) else "not reproduced"
-        return Verdict(outcome, "; ".join(map(_growth_text, found)))
+        verdict: Verdict = "reproduced" if all(holds) else "open" if any(holds) else "not reproduced"
+        return Finding(verdict, "; ".join(map(_growth_text, found)))
 
 
 @dataclass(frozen=True)
@@ -180,12 +180,12 @@ class FarFromIdeal:
             "where Σ‖z‖ has no plateau"
         )
 
-    def judge(self, stored: Stored) -> Verdict:
+    def judge(self, stored: Stored) -> Finding:
         """By the means over seeds."""
         panels = stored.experiment.panels
         runs = [run for run in _finished(stored) if all(panel.column in run.epochs[-1] for panel in panels.values())]
         if not runs:
-            return Verdict("not run yet", "no run of Adam⁺ has finished")
+            return Finding("not run yet", "no run of Adam⁺ has finished")
         at = max(0, round(KNEE * len(runs[0].epochs)) - 1)
         said, below = [], []
         for name, panel in panels.items():
@@ -194,10 +194,10 @@ class FarFromIdeal:
             below.append(end - then >= FAR)
             said.append(f"{name}: {number(then)} after epoch {at + 1}, {number(end)} at the end")
         if not (growths := _growths(stored)):
-            return Verdict("not run yet", "no run of Adam⁺ with enough epochs has finished")
+            return Finding("not run yet", "no run of Adam⁺ with enough epochs has finished")
         if not all(found.flattens for found in growths):
-            return Verdict("open", f"no plateau; {'; '.join(said)}")
-        return Verdict("reproduced" if all(below) else "not reproduced", "; ".join(said))
+            return Finding("open", f"no plateau; {'; '.join(said)}")
+        return Finding("reproduced" if all(below) else "not reproduced", "; ".join(said))
 
 
 @dataclass(frozen=True)
@@ -209,14 +209,14 @@ class Undecided:
         """The rule in words."""
         return "none; runs of the paper's experiments do not decide it"
 
-    def judge(self, stored: Stored) -> Verdict:
+    def judge(self, stored: Stored) -> Finding:
         """Open, whatever was run."""
         del stored
-        return Verdict("open", "")
+        return Finding("open", "")
 
 
 def _finished(stored: Stored) -> list[StoredRun]:
-    one = stored.contestants.get("adam-plus")
+    one = stored.contenders.get("adam-plus")
     return one.ended("finished") if one is not None else []
 
 
@@ -232,7 +232,7 @@ def _growth_text(found: Growth) -> str:
     )
 
 
-def standing(one: Contestant, column: str, early: float | None = None) -> Standing | None:
+def standing(one: ContenderRuns, column: str, early: float | None = None) -> Standing | None:
     """After the last epoch, or as a mean over an early part; None where no run that has ended tells of it."""
     values = one.last(column) if early is None else one.early(column, early)
     lost = len(one.ended("diverged"))

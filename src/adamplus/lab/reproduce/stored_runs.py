@@ -24,7 +24,7 @@ REMARKS = "remarks.json"
 
 
 @dataclass(frozen=True)
-class Contestant:
+class ContenderRuns:
     """An optimizer's final runs."""
 
     optimizer: str
@@ -37,7 +37,7 @@ class Contestant:
     """Of the search that chose the settings."""
     timed: bool = True
     """Whether its times are a measure."""
-    rest: tuple["Contestant", ...] = ()
+    rest: tuple["ContenderRuns", ...] = ()
     """With settings that are not the best."""
 
     def ended(self, *statuses: str) -> list[StoredRun]:
@@ -73,7 +73,7 @@ class Stored:
     experiment: Experiment
     folder: str
     """That of the protocol and the budget: paper, paper-quick, tuned …"""
-    contestants: dict[str, Contestant]
+    contenders: dict[str, ContenderRuns]
     data: str = ""
     """Whether it was the official one."""
     unreadable: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Stored:
     remark: str = ""
     """By whoever made them: that the machine did other things at the time, say."""
     labels: tuple[str, ...] = ()
-    """All that there are runs of, the contestants' and those that are not the best."""
+    """All that there are runs of, the contenders' and those that are not the best."""
 
     @property
     def tuned(self) -> bool:
@@ -96,7 +96,7 @@ class Stored:
     @property
     def epochs(self) -> int:
         """Of a run."""
-        return max((run.spec["epochs"] for one in self.contestants.values() for run in one.runs), default=0)
+        return max((run.spec["epochs"] for one in self.contenders.values() for run in one.runs), default=0)
 
 
 def is_tuned(folder: str) -> bool:
@@ -122,7 +122,7 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
     searches: dict[str, list[dict[str, Any]]] = {}
     for record in sorted(records, key=_age):
         spec = record.spec
-        if spec["optimizer"] not in experiment.words:
+        if spec["optimizer"] not in experiment.settings:
             continue
         if spec["phase"] == "search":
             searches.setdefault(spec["label"], []).append(spec)
@@ -132,8 +132,8 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
         groups = labels[spec["label"]] = labels.pop(spec["label"], {})  # the newest is the last, here and there
         groups[made] = groups.pop(made, {}) | {spec["seed"]: record}
     remark, untimed = _remarks(root)
-    contestants: dict[str, Contestant] = {}
-    for optimizer in filter(found.__contains__, experiment.words):
+    contenders: dict[str, ContenderRuns] = {}
+    for optimizer in filter(found.__contains__, experiment.settings):
         newest = {label: list(groups.values())[-1] for label, groups in found[optimizer].items()}
         labels = {label: [runs[seed] for seed in sorted(runs)] for label, runs in newest.items()}
         if is_tuned(folder):
@@ -142,16 +142,16 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
         timed = optimizer not in untimed
         trials = _trials(labels[best][0].spec["settings"], searches.get(best, []))
         tried = sum(any(run.status in ENDED for run in runs) for runs in labels.values())
-        rest = tuple(Contestant(optimizer, label, labels[label], 1, 0, timed) for label in labels if label != best)
-        contestants[optimizer] = Contestant(optimizer, best, labels[best], max(1, tried), trials, timed, rest)
+        rest = tuple(ContenderRuns(optimizer, label, labels[label], 1, 0, timed) for label in labels if label != best)
+        contenders[optimizer] = ContenderRuns(optimizer, best, labels[best], max(1, tried), trials, timed, rest)
     every = tuple(label for labels in found.values() for label in labels)
-    return Stored(experiment, folder, contestants, kept(root), tuple(unreadable), remark, every)
+    return Stored(experiment, folder, contenders, kept(root), tuple(unreadable), remark, every)
 
 
 def _trials(chosen: dict[str, Any], search: list[dict[str, Any]]) -> int:
     """Of the search that these settings were chosen by; of the longest, where runs do not say."""
-    told = [spec["trials"] for spec in search if spec["settings"] == chosen and "trials" in spec]
-    return told[-1] if told else max((spec["trial"] for spec in search), default=0)
+    numbers = [spec["trials"] for spec in search if spec["settings"] == chosen and "trials" in spec]
+    return numbers[-1] if numbers else max((spec["trial"] for spec in search), default=0)
 
 
 def _remarks(root: Path) -> tuple[str, Sequence[str]]:

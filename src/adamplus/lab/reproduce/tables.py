@@ -12,7 +12,7 @@ from ..report import StoredRun
 from .experiments import EXPERIMENTS, NAMES, Experiment
 from .request import ReproduceRequest
 from .rules import standing
-from .stored_runs import Contestant, Stored
+from .stored_runs import ContenderRuns, Stored
 
 Everything = Mapping[str, Mapping[str, Stored]]
 """By folder and experiment."""
@@ -31,9 +31,9 @@ def results(stored: Everything) -> str:
         panel = one.experiment.panels["test"]
         cells = []
         for optimizer in NAMES:
-            contestant = one.contestants.get(optimizer)
-            place = standing(contestant, panel.column) if contestant is not None else None
-            cells.append("–" if place is None else place.told())
+            contender = one.contenders.get(optimizer)
+            place = standing(contender, panel.column) if contender is not None else None
+            cells.append("–" if place is None else place.text())
         lines.append([one.experiment.title, _marked(one), str(one.epochs), panel.title, *cells])
     return table(lines) if len(lines) > 1 else "No run has ended yet."
 
@@ -44,7 +44,7 @@ def times(stored: Everything) -> str:
     for one in _by_experiment(stored):
         experiment, panel = one.experiment, one.experiment.panels["test"]
         if experiment.target is not None:
-            cells = [_time(one.contestants.get(name), panel.column, experiment) for name in NAMES]
+            cells = [_time(one.contenders.get(name), panel.column, experiment) for name in NAMES]
             lines.append([experiment.title, _marked(one), f"{panel.title} {experiment.target:g}", *cells])
     return table(lines) if len(lines) > 1 else ""
 
@@ -65,7 +65,7 @@ def _marked(one: Stored) -> str:
     return one.folder + r"\*" * bool(_remark(one))
 
 
-def _time(one: Contestant | None, column: str, experiment: Experiment) -> str:
+def _time(one: ContenderRuns | None, column: str, experiment: Experiment) -> str:
     runs = one.ended("finished") if one is not None else []
     if one is None or experiment.target is None or not runs:
         return "–"
@@ -81,8 +81,8 @@ def groups(stored: Everything, out: Path) -> str:
     """Where the numbers come from: a line for all runs of an experiment under one protocol and budget."""
     lines = []
     for one in _groups(stored):
-        every = [each for best in one.contestants.values() for each in (best, *best.rest)]
-        runs = [run for contestant in every for run in contestant.runs]
+        every = [each for best in one.contenders.values() for each in (best, *best.rest)]
+        runs = [run for contender in every for run in contender.runs]
         finished = sum(run.status == "finished" for run in runs)
         said = [f"{finished} of {len(runs)} runs finished", _hardware(runs), _dates(runs), _versions(runs)]
         said += [f"data: {one.data}", *(f"`{command}`" for command in _commands(one, out))]
@@ -95,9 +95,9 @@ def _commands(stored: Stored, out: Path) -> list[str]:
     """Commands that repeat all stored runs of an experiment: one for each number of trials, which a call has one of."""
     request = ReproduceRequest.of_folder(stored.folder)
     assert request is not None
-    runs = [run for one in stored.contestants.values() for run in one.runs]
+    runs = [run for one in stored.contenders.values() for run in one.runs]
     calls: dict[int, list[str]] = {}
-    for one in stored.contestants.values():
+    for one in stored.contenders.values():
         calls.setdefault(one.trials, []).append(one.optimizer)
     request = replace(
         request,
@@ -117,8 +117,8 @@ def _commands(stored: Stored, out: Path) -> list[str]:
 def _requested(stored: Stored, name: str) -> list[str]:
     """Values of `--optimizers` that give an optimizer's runs. The paper's own settings are left out."""
     if stored.tuned:
-        return [stored.contestants[name].label]
-    own = stored.experiment.words[name].named
+        return [stored.contenders[name].label]
+    own = stored.experiment.settings[name].named
     found = []
     for label in stored.labels:
         optimizer, given = parse(label)
@@ -132,18 +132,18 @@ def settings(stored: Everything) -> str:
     """What each optimizer was run with; below the settings that count, those that are not the best."""
     lines = [["runs", "experiment", "optimizer", "settings", "test metric", "seeds", "training time a run"]]
     for one in _groups(stored):
-        for optimizer, best in one.contestants.items():
+        for optimizer, best in one.contenders.items():
             of = best.trials if one.tuned else best.tried
-            for contestant in (best, *best.rest):
-                said = settings_text(contestant.runs[0].spec["settings"])
-                said += f" (best of {of})" if of > 1 and contestant is best else ""
-                place = standing(contestant, one.experiment.panels["test"].column)
-                told = "–" if place is None else place._replace(tried=1).told()
-                lines.append([_marked(one), one.experiment.name, NAMES[optimizer], said, told, *_cost(contestant)])
+            for contender in (best, *best.rest):
+                said = settings_text(contender.runs[0].spec["settings"])
+                said += f" (best of {of})" if of > 1 and contender is best else ""
+                place = standing(contender, one.experiment.panels["test"].column)
+                result = "–" if place is None else place._replace(tried=1).text()
+                lines.append([_marked(one), one.experiment.name, NAMES[optimizer], said, result, *_cost(contender)])
     return table(lines) if len(lines) > 1 else ""
 
 
-def _cost(one: Contestant) -> list[str]:
+def _cost(one: ContenderRuns) -> list[str]:
     """Seeds, and the time that training took, without evaluation and start."""
     finished = one.ended("finished")
     spent = sum(run.end["seconds"] for run in finished)
@@ -167,7 +167,7 @@ def licensed(name: str) -> str:
 
 
 def _groups(stored: Everything) -> Iterator[Stored]:
-    return (one for experiments in stored.values() for one in experiments.values() if one.contestants)
+    return (one for experiments in stored.values() for one in experiments.values() if one.contenders)
 
 
 def _by_experiment(stored: Everything) -> list[Stored]:
