@@ -1,4 +1,4 @@
-"""`adamplus …`: the commands, registered."""
+"""The command line `adamplus`: registers the commands."""
 
 import sys
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ try:
 
     from .lab import commands
 
-    if find_spec("matplotlib") is None:  # which is imported when something is drawn, after minutes of measuring
+    if find_spec("matplotlib") is None:  # otherwise it would be missed only after minutes of measuring
         raise ModuleNotFoundError(name="matplotlib")
 except ModuleNotFoundError as _missing:
     raise SystemExit(
@@ -18,7 +18,7 @@ except ModuleNotFoundError as _missing:
     ) from None
 
 app: typer.Typer = typer.Typer(
-    help="Adam⁺, measured and compared.",
+    help="Measure Adam⁺ and compare it with other optimizers.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
@@ -35,7 +35,7 @@ def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that has no ⁺ shows a question mark
+            stream.reconfigure(errors="replace")  # a terminal without ⁺ shows a question mark
     app(prog_name="adamplus")
 
 

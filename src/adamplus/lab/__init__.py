@@ -1,9 +1,9 @@
-"""What measures and compares optimizers (`pip install 'adamplus[lab]'`).
+"""Measure and compare optimizers (`pip install 'adamplus[lab]'`).
 
 compare(["digits"], ["adam-plus", "adam"], seeds=3)    train tasks with several optimizers
 report(Path("runs"))                                   tables, figures and a page of stored runs
 reproduce(["cifar10"])                                 the paper's experiments
-Task, Contender                                        what to subclass or build to add a task or an optimizer
+Task, Contender                                        the classes of a task and of an optimizer that takes part
 InputError                                             raised for input that cannot be used
 """
 

@@ -1,15 +1,15 @@
-"""What went wrong on the user's side, said plainly."""
+"""The error that is raised for input that cannot be used, and the end of its message."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """What was asked for cannot be done; the message says what can."""
+    """A request that cannot be carried out. The message says what is wrong and what to do."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """The names that somebody may have meant, as the end of a message; all of them, where none is near."""
+    """The end of a message about an unknown name: the known names that are similar, or all of them if none is."""
     names = list(names)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:

@@ -46,7 +46,7 @@ def test_where_tells_of_every_set(tmp_path: Path):
 @pytest.mark.usefixtures("toy")
 def test_verify_ends_with_1_where_something_is_wrong(tmp_path: Path):
     nothing = run("verify", "--data", tmp_path)
-    assert (nothing.exit_code, nothing.output) == (1, f"{tmp_path}: there is no data set in it\n")
+    assert (nothing.exit_code, nothing.output) == (1, f"{tmp_path} has no data set\n")
     missing = run("verify", "toy", "--data", tmp_path)
     assert (missing.exit_code, missing.output.split()[:2]) == (1, ["missing", "toy"])
     (tmp_path / "toy").mkdir()
@@ -57,7 +57,7 @@ def test_verify_ends_with_1_where_something_is_wrong(tmp_path: Path):
     wrong = run("verify", "--data", tmp_path)
     assert wrong.exit_code == 1
     assert wrong.output.startswith("wrong digest   toy")
-    assert wrong.output.endswith(f"The official files come by: adamplus data download toy --data {tmp_path}\n")
+    assert wrong.output.endswith(f"To get the official files: adamplus data download toy --data {tmp_path}\n")
 
 
 @pytest.mark.usefixtures("toy")

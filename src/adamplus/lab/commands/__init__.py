@@ -1,4 +1,4 @@
-"""The commands of `adamplus`, one file each."""
+"""Commands of `adamplus`, one file each."""
 
 from .bench import bench_app
 from .compare import compare

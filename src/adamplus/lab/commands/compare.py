@@ -15,33 +15,40 @@ from .errors import reported_errors
 
 
 def compare(
-    tasks: Annotated[list[str] | None, typer.Argument(help="Names, or files of your own; the embedded tasks.")] = None,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names, or files that end in .py.", show_default="the embedded tasks"),
+    ] = None,
     optimizers: Annotated[
         str,
         typer.Option(
-            help=f"Of {', '.join(CONTENDERS)}, or files of your own, with commas; "
+            help=f"List with commas, of {', '.join(CONTENDERS)}, or files that end in .py. "
             "`name:key=value;key=value` fixes settings."
         ),
     ] = ",".join(NAMES),
     seeds: Annotated[int, typer.Option(help="Final runs of each optimizer on each task.")] = Request.seeds,
     tune: Annotated[
-        int, typer.Option(help="Trials of each optimizer on each task; 0: the middle of each range.")
+        int, typer.Option(help="Trials of each optimizer on each task. 0: the middle of each range.")
     ] = Request.tune,
-    epochs: Annotated[int | None, typer.Option(help="Of each run; the task's own.", show_default=False)] = None,
-    out: Annotated[Path, typer.Option(help="The folder of runs and report.")] = Request.out,
-    engine: Annotated[str, typer.Option(help="local (processes) or ray (a cluster).")] = Request.engine,
+    epochs: Annotated[int | None, typer.Option(help="Epochs per run.", show_default="the task's")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the runs and the report.")] = Request.out,
+    engine: Annotated[str, typer.Option(help="local (processes of this machine) or ray (a cluster).")] = Request.engine,
     workers: Annotated[
-        int | None, typer.Option(help="Runs at a time; as many as cores, one on CUDA.", show_default=False)
+        int | None,
+        typer.Option(help="Runs at a time.", show_default="one per core on the CPU, one on CUDA"),
     ] = None,
     device: Device = None,
     precision: Annotated[
-        str | None, typer.Option(help="float32 or bfloat16; the latter on CUDA.", show_default=False)
+        str | None,
+        typer.Option(help="float32 or bfloat16.", show_default="bfloat16 on CUDA, else float32"),
     ] = None,
-    search: Annotated[str, typer.Option(help="random or grid, in the logarithm.")] = Request.search,
-    first_batch: Annotated[int, typer.Option(help="T₀: rows of a first step of its own; 0 for none.")] = 0,
-    probe: Annotated[bool, typer.Option("--probe", help="Measure errors of z and g after each epoch (Adam⁺).")] = False,
+    search: Annotated[str, typer.Option(help="random or grid, on a logarithmic scale.")] = Request.search,
+    first_batch: Annotated[int, typer.Option(help="T₀, the rows of an additional first step. 0: no such step.")] = 0,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Measure the errors of z and g after each epoch (Adam⁺ family).")
+    ] = False,
 ) -> None:
-    """Train tasks with several optimizers and seeds: a table, and a page to look at."""
+    """Train tasks with several optimizers and seeds, and write a table and a page."""
     given: dict[str, Any] = locals() | {"tasks": tasks or list(EMBEDDED), "optimizers": split_list(optimizers)}
     with reported_errors():
         outcome = run(**given)

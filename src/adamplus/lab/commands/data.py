@@ -1,4 +1,4 @@
-"""`adamplus data …`: where data is, whether it is right, and how to get it."""
+"""`adamplus data`: locate, verify and download data sets."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,17 +10,17 @@ from .. import data
 from ..data import ProgressCallback
 from .errors import reported_errors
 
-data_app: typer.Typer = typer.Typer(help="Data sets: where they are, verify, download.", no_args_is_help=True)
+data_app: typer.Typer = typer.Typer(help="Locate, verify and download data sets.", no_args_is_help=True)
 
 Root = Annotated[
     Path | None,
-    typer.Option("--data", help="The folder of all data; $ADAMPLUS_DATA or ~/.cache/adamplus.", show_default=False),
+    typer.Option("--data", help="Folder of all data.", show_default="$ADAMPLUS_DATA or ~/.cache/adamplus"),
 ]
 
 
 @data_app.command()
 def where(root: Root = None) -> None:
-    """Every data set that is known, and where it is."""
+    """List the known data sets, and where each of them is."""
     with reported_errors():
         folder = data.data_root(root)
         found = data.where(folder)
@@ -36,31 +36,29 @@ def where(root: Root = None) -> None:
 
 @data_app.command()
 def verify(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Data sets; all that are there.", show_default=False)
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets.", show_default="all that are there")] = None,
     root: Root = None,
 ) -> None:
-    """Every file against its known digest; exit code 1 where one is missing or wrong."""
+    """Compare files with their known digests. The exit code is 1 if a file is missing or wrong."""
     with reported_errors():
         folder = data.data_root(root)
         rows = data.verify(folder, names or ())
     if not rows:
-        typer.echo(f"{folder}: there is no data set in it")
+        typer.echo(f"{folder} has no data set")
         raise typer.Exit(1)
     for row in rows:
         typer.echo(f"{row.status:<14} {row.data_set:<10} {row.path}{'  ' + row.note if row.note else ''}")
     if wrong := dict.fromkeys(row.data_set for row in rows if row.status in ("missing", "wrong digest")):
         if named := [name for name in wrong if data.SETS[name].ways]:
-            typer.echo(f"The official files come by: adamplus data download {' '.join(named)} --data {folder}")
+            typer.echo(f"To get the official files: adamplus data download {' '.join(named)} --data {folder}")
         raise typer.Exit(1)
 
 
 @data_app.command()
 def download(
-    names: Annotated[list[str], typer.Argument(help="Data sets.", show_default=False)], root: Root = None
+    names: Annotated[list[str], typer.Argument(help="Names of data sets.", show_default=False)], root: Root = None
 ) -> None:
-    """Get data sets from their official addresses; what was interrupted goes on."""
+    """Download data sets from their official addresses. Interrupted downloads continue."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with reported_errors():
         folder = data.data_root(root)
@@ -71,7 +69,7 @@ def download(
 
 
 def _bar(progress: Progress) -> ProgressCallback:
-    """A line of the display for every file."""
+    """Callback that shows one progress bar for each file."""
     bars = {}
 
     def show(name: str, size: int, total: int | None) -> None:

@@ -1,7 +1,10 @@
-"""The option that says where to compute."""
+"""The `--device` option, which several commands share."""
 
 from typing import Annotated
 
 import typer
 
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; CUDA, where there is one.", show_default=False)]
+Device = Annotated[
+    str | None,
+    typer.Option(help="cpu, cuda or cuda:1.", show_default="cuda if there is a GPU, else cpu"),
+]

@@ -1,4 +1,4 @@
-"""Bad input and bad luck on the command line, said plainly."""
+"""Errors on the command line: bad input, a full disk and Ctrl-C end with a message and an exit code."""
 
 import errno
 from collections.abc import Iterator
@@ -10,21 +10,22 @@ from ..errors import InputError
 
 
 @contextmanager
-def reported_errors(kept: bool = True) -> Iterator[None]:
-    """Tell of bad input as of any other mistake on the command line, without a traceback.
+def reported_errors(resumes: bool = True) -> Iterator[None]:
+    """Report bad input and unusable files in one line, without a traceback.
 
-    `kept`: whether what was done so far is kept, and the same command goes on.
+    Args:
+        resumes: whether the same command continues from what was stored before the error.
     """
     try:
         yield
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
-    except BrokenPipeError:  # whoever read what is printed has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it, as `| head` does
         raise
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what, remedy = ("the disk is full", "make room") if full else ("a file cannot be used", "mend that")
-        remedy = f"Nothing is lost: {remedy}" if kept else remedy.capitalize()
+        what, remedy = ("the disk is full", "make room") if full else ("a file cannot be used", "repair it")
+        remedy = f"Nothing is lost: {remedy}" if resumes else remedy.capitalize()
         typer.echo(f"adamplus: {what} ({error}). {remedy}, and give the same command again.", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""`adamplus report`: page and figures of stored runs."""
+"""`adamplus report`: the page and figures of stored runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from ..report import print_report
 from .errors import reported_errors
 
 
-def report(runs: Annotated[Path, typer.Argument(help="What `compare --out` wrote.")] = Path("runs")) -> None:
-    """Page, figures and tables of stored runs."""
+def report(runs: Annotated[Path, typer.Argument(help="Folder that `compare --out` wrote.")] = Path("runs")) -> None:
+    """Write the page, figures and tables of stored runs."""
     with reported_errors():
         print_report(runs)

@@ -65,7 +65,7 @@ def settings(
     """Print the settings, batches, evaluations, bound and conditions of a theorem."""
     given: dict[str, Any] = {"epsilon": epsilon, "T": T, "L": L, "L_H": L_H, "G": G, "Delta": Delta, "sigma": sigma}
     given |= {"b": b, "initial_batch": initial_batch, "batch": batch, "lr": lr}
-    with reported_errors(kept=False):
+    with reported_errors(resumes=False):
         typer.echo(theorem_settings(theorem, given, norm_sum=norm_sum, repaired=repaired))
 
 
@@ -115,7 +115,7 @@ def variance(
 @theory_app.command()
 def show(folder: Annotated[Path, typer.Argument(help="The --out folder of the other commands.")]) -> None:
     """Make the tables, figures and page of a folder again, from its stored numbers."""
-    with reported_errors(kept=False):
+    with reported_errors(resumes=False):
         reports = load_reports(folder)
         if not reports:
             raise InputError(f"{folder} has no reports of `adamplus theory`: pass the --out folder of a measurement")
@@ -125,7 +125,7 @@ def show(folder: Annotated[Path, typer.Argument(help="The --out folder of the ot
 
 def _measure(request: Request, measure: Callable[[Request, Callable[[str], None]], dict[str, Any]], out: Path) -> None:
     """Check a request, measure it, write its files, and print its table."""
-    with reported_errors(kept=False):
+    with reported_errors(resumes=False):
         request.check()
         _make_folder(out)
         _write(measure(request, lambda line: typer.echo(line, err=True)), out)
