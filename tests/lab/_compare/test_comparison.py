@@ -404,7 +404,7 @@ def test_names_never_lead_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.
     write_task(tmp_path / "inside" / "<img src=x>.py")
     write_task(tmp_path / "inside" / "...py")
     names = ["../<img src=x>.py", "../...py", "../../inside/deep/../<img src=x>.py"]
-    with pytest.raises(InputError, match="asked for twice"):
+    with pytest.raises(InputError, match="given twice"):
         compare(names, ["sgd"], seeds=1)
     before = set(tmp_path.rglob("*"))
     compare(names[:2], ["sgd:lr=0.1"], seeds=1)
@@ -480,9 +480,9 @@ REFUSED = {
     "got 'lr' in 'adam:lr'": ("TASK", "--optimizers", "adam:lr"),
     "lr must be a number, True, False or None, got lr=fast in 'adam:lr=fast'": ("TASK", "--optimizers", "adam:lr=fast"),
     "the optimizer rejects 'adam:lr=-1': Invalid learning rate: -1": ("TASK", "--optimizers", "adam:lr=-1"),
-    "the optimizer sgd is asked for twice": ("TASK", "--optimizers", "sgd,adam,sgd"),
-    "the optimizer sgd:lr=.1 is asked for twice, as sgd:lr=0.1": ("TASK", "--optimizers", "sgd:lr=0.1,sgd:lr=.1"),
-    "is asked for twice": ("TASK", "TASK"),
+    "the optimizer sgd is given twice": ("TASK", "--optimizers", "sgd,adam,sgd"),
+    "the optimizer sgd:lr=.1 is given twice, also as sgd:lr=0.1": ("TASK", "--optimizers", "sgd:lr=0.1,sgd:lr=.1"),
+    "is given twice": ("TASK", "TASK"),
     "no optimizers to compare": ("TASK", "--optimizers", ","),
     "--seeds must be at least 1, got 0": ("TASK", "--seeds", "0"),
     "--tune must be at least 0, got -1": ("TASK", "--tune", "-1"),

@@ -50,7 +50,7 @@ def test_batches_that_processes_cannot_share_are_refused_before_the_first_run(tm
     task.write_text((HERE / "plain_blobs.py").read_text() + "    batch = 15\n")
     done = run(*TORCHRUN, *COMPARE[:3], str(task), "--optimizers", "sgd", "--out", str(tmp_path / "out"))
     assert done.returncode != 0
-    assert "2 processes cannot share batches of 15 rows" in " ".join(done.stderr.split())
+    assert "the number of processes must divide the batch of 15 rows, got 2 processes" in " ".join(done.stderr.split())
     assert not (tmp_path / "out").exists()
 
 

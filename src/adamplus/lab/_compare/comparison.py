@@ -1,4 +1,4 @@
-"""A comparison: settings are chosen by trials on validation data, then fresh seeds tell who is how good."""
+"""A comparison: trials on validation data choose settings, then runs with fresh seeds measure each contender."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -24,17 +24,17 @@ from .search import Choice
 
 @dataclass
 class Outcome:
-    """What became of a comparison."""
+    """The result of a comparison."""
 
     root: Path
     chosen: dict[str, dict[str, dict[str, Any]]]
-    """Settings of the final runs, by task and label."""
+    """Settings of the final runs, by task and contender."""
     trained: int = 0
-    """Runs that this call has trained."""
+    """How many runs this call has trained."""
     kept: int = 0
-    """Runs that were there."""
+    """How many stored runs were reused."""
     failures: dict[str, str] = field(default_factory=dict)
-    """Runs that raised, and what."""
+    """Runs that failed, and why."""
 
 
 @takes(Request)
@@ -77,7 +77,7 @@ def _lead(request: Request) -> Outcome:
                 record = Record(request.out, planned, command, reuse)
                 outcome = _Comparison(planned, store, execute, output, reuse, record).complete()
         except KeyboardInterrupt:
-            # Another command may have been given paths that the stored one leaves out: then it is not repeated here.
+            # A command in `rerun` may leave out paths that the user has given, so it is not printed.
             again = "" if request.rerun else f":\n  {command}"
             say(output, f"Stopped. Nothing is lost: the same command goes on from here{again}")
             raise
@@ -87,7 +87,7 @@ def _lead(request: Request) -> Outcome:
 
 
 class _Comparison:
-    """A comparison that is on."""
+    """A comparison in progress."""
 
     def __init__(
         self, planned: Plan, store: Store, execute: Execute, console: Console, reuse: Reuse, record: Record
@@ -98,7 +98,7 @@ class _Comparison:
         self.outcome = Outcome(store.root, {})
 
     def complete(self) -> Outcome:
-        """Both phases."""
+        """Run the search and the final runs."""
         trials = [self.planned.trials(task, contender) for task, contender in self.pairs]
         self._train("Search", [spec for specs in trials for spec in specs])
         choices = [self._choose(*pair, specs) for pair, specs in zip(self.pairs, trials, strict=True)]
@@ -113,7 +113,7 @@ class _Comparison:
         return self.outcome
 
     def _train(self, title: str, specs: Sequence[Spec]) -> None:
-        """Train those that are not there yet; the record is written before, and whenever one has ended."""
+        """Train the runs that cannot be reused. The record is written before, and whenever a run has ended."""
         self.record.content["runs"] += [self.store.run(s).folder.relative_to(self.store.root).as_posix() for s in specs]
         todo, kept = self.reuse.select(specs)
         self.outcome.kept += kept
@@ -141,18 +141,18 @@ class _Comparison:
                 self.outcome.failures[f"{spec.task} · {spec.label} · {name(spec)}"] = reason
 
     def _trouble(self, spec: Spec) -> str | None:
-        """Why a run that has ended tells nothing, if so."""
+        """Why a run that has ended has no result; None if it has one."""
         run = self.store.run(spec)
         end, column = run.end() or {}, self._column(spec)
         if end.get("status") == "failed":
             return str(end.get("reason"))
         if end.get("status") == "finished" and column not in (last := run.metrics()[-1]):
             measured = ", ".join(key for key in last if key.startswith(("validation_", "test_")))
-            return f"the task measures no {column}; it has {measured}. It is kept all the same: mend the task"
+            return f"the task measures no {column}, only {measured}. The run stays stored: correct the task"
         return None
 
     def _column(self, spec: Spec) -> str:
-        """What a run is judged by, after its last epoch."""
+        """The column by which a run is judged, after its last epoch."""
         return f"{'validation' if spec.phase == 'search' else 'test'}_{self.planned.tasks[spec.task][0].metric}"
 
     def _choose(self, task: str, contender: PlannedContender, specs: Sequence[Spec]) -> Choice:
@@ -163,7 +163,7 @@ class _Comparison:
         results = [self._result(spec) for spec in specs]
         choice = _search.choose(tried, results, contender.ranges, found.better)
         if not choice.finished:
-            say(self.console, f"{task} · {contender.label}: no trial came to its end; the middle of the range is used")
+            say(self.console, f"{task} · {contender.label}: no trial finished; the middle of each range is used")
         for key in choice.edge:
             value = choice.settings[key]
             say(self.console, f"{task} · {contender.label}: {key}={value:g} is best, and nothing beyond it was tried")

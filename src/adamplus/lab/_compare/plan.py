@@ -1,4 +1,4 @@
-"""What a comparison is to do, checked before its first run."""
+"""The plan of a comparison: which runs there are, checked before the first of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,30 +17,30 @@ from .request import Request
 from .search import Choice
 
 SEARCH_SEED = 0
-"""Of all trials; final runs have the seeds 1, 2, …, which nothing was chosen by."""
+"""The seed of all trials. Final runs have the seeds 1, 2, …, by which nothing was chosen."""
 
 
 @dataclass(frozen=True)
 class PlannedContender:
-    """An optimizer as it was asked for."""
+    """A contender with the settings that the user fixed and the ranges that are searched."""
 
     label: str
     name: str
     digest: str
     contender: Contender
     given: dict[str, Any]
-    """Settings that the user fixed: these are not searched."""
+    """Settings that the user fixed. They are not searched."""
     declared: Mapping[str, LogUniform] = field(default_factory=dict)
-    """What a comparison searches beside, or in other ranges than, what the contender says."""
+    """Ranges of this comparison, which add to those of the contender or replace them."""
 
     @property
     def ranges(self) -> dict[str, LogUniform]:
-        """What is searched."""
+        """The ranges that are searched, by setting."""
         every = {**self.contender.search, **self.declared}
         return {key: values for key, values in every.items() if key not in self.given}
 
     def settings(self, searched: Mapping[str, Any]) -> dict[str, Any]:
-        """What the optimizer is built with."""
+        """All settings that the optimizer is built with."""
         return {**self.contender.settings, **searched, **self.given}
 
 
@@ -50,17 +50,17 @@ class Plan:
 
     request: Request
     tasks: dict[str, tuple[Task, str]]
-    """By name, with the digest of the file."""
+    """Tasks by name, each with the digest of its file."""
     contenders: list[PlannedContender]
     processes: int
-    """How many train each run together."""
+    """The number of processes that train each run together."""
 
     def trials(self, task: str, contender: PlannedContender) -> list[Spec]:
         """The runs that settings are chosen by."""
-        request: Any = self.request  # whose search is one of those that are known
+        request: Any = self.request  # its search is a Kind, which `check` has made sure of
         if request.tune == 0 or not contender.ranges:
             return []
-        # By the task's name: an edited comment must not choose other trials, nor another folder.
+        # The seed is the task's name, so that an edited comment or another folder does not change the trials.
         tried = _search.trials(contender.ranges, request.tune, request.search, Path(task).stem)
         return [
             self._spec(task, contender, values, SEARCH_SEED, phase="search", trial=i, trials=request.tune)
@@ -75,7 +75,7 @@ class Plan:
         self, task: str, contender: PlannedContender, searched: Mapping[str, Any], seed: int, **phase: Any
     ) -> Spec:
         found, digest = self.tasks[task]
-        request: Any = self.request  # whose device and precision are decided
+        request: Any = self.request  # its device and precision are decided
         return Spec(
             task=task,
             task_digest=digest,
@@ -114,7 +114,7 @@ def plan(request: Request, processes: int = 1) -> Plan:
 
 def _tasks(names: Sequence[str], processes: int, *, tuned: bool, here: bool) -> dict[str, tuple[Task, str]]:
     if not names:
-        raise InputError(f"no tasks to compare on: there are {', '.join(tasks.TASKS)}, and files of your own")
+        raise InputError(f"no tasks to compare on. Name some of {', '.join(tasks.TASKS)}, or files that end in .py")
     _refuse_twice([str(Path(name).resolve()) if name.endswith(".py") else name for name in names], names, "task")
     found = {name: task_checks.found(name) for name in names}
     for name, (task, _) in found.items():
@@ -129,7 +129,7 @@ def _contenders(
     labels: Sequence[str], ranges: Mapping[str, Mapping[str, LogUniform]], device: str
 ) -> list[PlannedContender]:
     if not labels:
-        raise InputError(f"no optimizers to compare: there are {', '.join(optimizers.CONTENDERS)}")
+        raise InputError(f"no optimizers to compare. Name some of {', '.join(optimizers.CONTENDERS)}")
     found = []
     for label in labels:
         name, given = optimizers.parse(label)
@@ -144,4 +144,4 @@ def _contenders(
 def _refuse_twice(keys: Sequence[Any], names: Sequence[str], what: str) -> None:
     for i, key in enumerate(keys):
         if key in keys[:i]:
-            raise InputError(f"the {what} {names[i]} is asked for twice, as {names[keys.index(key)]}: leave one out")
+            raise InputError(f"the {what} {names[i]} is given twice, also as {names[keys.index(key)]}: leave one out")

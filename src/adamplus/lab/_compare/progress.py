@@ -1,4 +1,4 @@
-"""What people see while runs are on: a live display on a terminal, and plain lines elsewhere."""
+"""Progress of runs: a live display on a terminal, and plain lines elsewhere."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ from .._store import METRICS, SETTINGS, CorruptError, Run, Spec, Store
 from ..engines import EndedRun
 
 REFRESHES = 2
-"""A second. Each looks at the files of the runs that have not ended; there is no other word from the workers."""
+"""Refreshes per second. Each reads the files of the runs in progress: workers report in no other way."""
 
 
 class Watch:
-    """Watches over runs, as a context."""
+    """Context that displays the progress of runs."""
 
     def __init__(
         self, console: Console, store: Store, title: str, specs: Sequence[Spec], metrics: Mapping[str, str]
@@ -47,7 +47,7 @@ class Watch:
             self.live.stop()
 
     def done(self, ended: EndedRun) -> None:
-        """Count a run that has ended; off a terminal, say so."""
+        """Count a run that has ended, and print a line if it failed or there is no terminal."""
         self.ended.append(ended)
         self.pending.pop(ended.spec.key(), None)
         self.bar.advance(self.overall)
@@ -71,7 +71,7 @@ class Watch:
         return Group(table, *more, self.bar)
 
     def _seen(self, spec: Spec) -> list[dict[str, Any]] | None:
-        """The epochs of a run that is on; None where no worker has touched it since this began."""
+        """The epochs of a run in progress; None if no worker has touched it since the display began."""
         run = self.store.run(spec)
         for file in (METRICS, SETTINGS):
             with suppress(OSError, CorruptError):
@@ -81,7 +81,7 @@ class Watch:
 
 
 def name(spec: Spec) -> str:
-    """Which of an optimizer's runs it is."""
+    """The name of a run among those of its contender."""
     return f"trial {spec.trial}" if spec.phase == "search" else f"seed {spec.seed}"
 
 
@@ -98,7 +98,7 @@ def _cells(spec: Spec, lines: Sequence[Mapping[str, Any]], metric: str) -> tuple
 
 
 def _ending(run: Run, ended: EndedRun, metric: str) -> tuple[str, str]:
-    """How a run ended, and the words for it."""
+    """The status of a run that has ended, and a text for it."""
     if ended.failure is not None:
         return "failed", f"failed: {ended.failure}"
     end, lines = run.end() or {}, run.metrics()

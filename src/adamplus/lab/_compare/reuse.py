@@ -1,4 +1,4 @@
-"""Runs that are in the folder already: which of them are kept, and what made them."""
+"""Reuse of runs that are already in the folder, and a record of what made them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,27 +15,27 @@ from ..tasks import Task
 from .plan import Plan
 
 Maker = tuple[tuple[str, Any], ...]
-"""Versions, hardware and the state of the code, by name."""
+"""Versions, hardware and commit that made a run, by name."""
 
 
 class Reuse:
-    """Decides which stored runs a comparison reuses, and notes what made them."""
+    """Decides which stored runs a comparison reuses, and counts what made them."""
 
     def __init__(self, store: Store, console: Console, planned: Plan) -> None:
-        elsewhere = planned.request.engine == "ray"  # whose workers may have other hardware than this machine
+        elsewhere = planned.request.engine == "ray"  # its workers may have other hardware than this machine
         self.store, self.console = store, console
         self.ignored = {"hardware"} if elsewhere else set()
         self.here = self._maker(certificate(torch.device("cpu" if elsewhere else planned.request.device or "cpu")))
         self.others: Counter[Maker] = Counter()
 
     def other_makers(self) -> list[dict[str, Any]]:
-        """What comparison.json says of kept runs that something else has made, and of how many."""
+        """Makers of reused runs that differ from this machine and code, each with the number of its runs."""
         return [{"runs": number, **dict(maker)} for maker, number in self.others.items()]
 
     def select(self, specs: Sequence[Spec]) -> tuple[list[Spec], int]:
-        """What is to be trained, and how many are kept; those that something else has made are told of, once."""
-        there = [self._kept(spec) for spec in specs]
-        kept = [self.store.run(spec) for spec, is_there in zip(specs, there, strict=True) if is_there]
+        """The runs to train, and the number of reused ones. Reused runs of another maker are reported once."""
+        reusable = [self._is_reusable(spec) for spec in specs]
+        kept = [self.store.run(spec) for spec, is_reusable in zip(specs, reusable, strict=True) if is_reusable]
         makers = Counter(maker for run in kept if (maker := self._maker(run.settings())) != self.here)
         for maker, number in makers.items():
             if maker not in self.others:
@@ -46,21 +46,21 @@ class Reuse:
                     "remove them, or pass another --out, to train them anew",
                 )
         self.others += makers
-        return [spec for spec, is_there in zip(specs, there, strict=True) if not is_there], len(kept)
+        return [spec for spec, is_reusable in zip(specs, reusable, strict=True) if not is_reusable], len(kept)
 
     def record_unbegun(self, spec: Spec, task: Task, reason: str) -> None:
-        """Let a run that failed before it could write anything be in the store, or tables would not know of it."""
+        """Store a run that failed before it wrote anything, so that tables show it."""
         run = self.store.run(spec)
         if (run.folder / SETTINGS).exists():
             return
         run.begin({"spec": spec.to_json(), "task": tasks.about(task, {}), "parameters": None})
         run.fail(reason)
 
-    def _kept(self, spec: Spec) -> bool:
-        """Whether a run has ended, and not by an error; what is in the way of a new attempt is taken out of it."""
+    def _is_reusable(self, spec: Spec) -> bool:
+        """Whether a run has ended without an error. If not, files that would prevent a new attempt are removed."""
         run = self.store.run(spec)
         if not (run.folder / SETTINGS).exists() and set(_names(run.folder)) <= {END}:
-            (run.folder / END).unlink(missing_ok=True)  # it failed before it could say what it was
+            (run.folder / END).unlink(missing_ok=True)  # it failed before it wrote its settings
             return False
         try:
             run.check(spec)
@@ -69,7 +69,7 @@ class Reuse:
             say(self.console, engines.set_aside(self.store, run, error))
             return False
         if end is not None and end["status"] == "failed":
-            if "versions" not in settings:  # it was never begun: the next attempt says what makes it
+            if "versions" not in settings:  # it never began: the next attempt writes its own settings
                 (run.folder / SETTINGS).unlink()
             (run.folder / END).unlink()
             return False
@@ -83,7 +83,7 @@ class Reuse:
 
 
 def _difference(maker: Maker, other: Maker) -> str:
-    """What is told of one of two makers: that in which it is not the other."""
+    """The part of a maker that differs from another one, as text."""
     different = {name: value for (name, value), (_, another) in zip(maker, other, strict=True) if value != another}
     parts = [f"{name} {different[name]}" for name in ("adamplus", "torch", "python", "hardware") if name in different]
     if "commit" in different or "dirty" in different:
@@ -94,5 +94,5 @@ def _difference(maker: Maker, other: Maker) -> str:
 
 
 def _names(folder: Path) -> list[str]:
-    """What is in a run's folder, but for files that were about to replace others."""
+    """The names of a run's files, except for those that were about to replace others."""
     return [path.name for path in folder.iterdir() if path.suffix != ".new"] if folder.exists() else []

@@ -1,4 +1,4 @@
-"""The declared search: which settings are tried, and which of them a comparison goes on with."""
+"""The search of settings: which ones are tried, and which of them the final runs have."""
 
 import math
 import random
@@ -13,27 +13,27 @@ Kind = Literal["random", "grid"]
 
 @dataclass(frozen=True)
 class Choice:
-    """What the final runs are built with."""
+    """The settings of the final runs, and how the search found them."""
 
     settings: dict[str, Any]
     edge: list[str]
-    """Settings of which nothing further out was tried: the best may lie beyond."""
+    """Settings whose best value is the smallest or largest tried: the optimum may lie beyond."""
     finished: int
-    """How many trials came to their end; where none did, the middle of the ranges is taken."""
+    """How many trials finished. If none did, the middle of each range is taken."""
 
 
 def middle(ranges: Mapping[str, LogUniform]) -> dict[str, float]:
-    """The geometric mean of each range: what is used where nothing is tuned."""
+    """The geometric mean of each range: the settings of a comparison without trials."""
     return {name: values.at(0.5) for name, values in ranges.items()}
 
 
 def trials(ranges: Mapping[str, LogUniform], number: int, kind: Kind, seed: str) -> list[dict[str, float]]:
-    """As many settings as asked; the same ones for the same seed, whenever they are asked for.
+    """Settings to try. The same seed gives the same settings.
 
-    Each range is cut into as many equal factors; each of these parts is tried once, in its middle (a grid) or at
-    random in it, so that nobody's trials crowd at one end by bad luck. With several ranges, their parts are matched at
-    random (a Latin square): the number of trials is the same for every optimizer. A setting is tried at the same
-    fractions of its range, whose range it may be: nobody has luckier trials than others.
+    Each range is cut into `number` equal factors. Each of these parts is tried once: in its middle (a grid) or at a
+    random place in it, so that no optimizer's trials crowd at one end. With several ranges, their parts are matched
+    at random (a Latin square), so that the number of trials is the same for every optimizer. A setting is tried at the
+    same fractions of its range for every optimizer, so that none has luckier trials.
     """
     columns: list[list[float]] = []
     for name, values in ranges.items():
@@ -51,7 +51,10 @@ def choose(
     ranges: Mapping[str, LogUniform],
     better: Literal["lower", "higher"],
 ) -> Choice:
-    """The best of the trials; those without a result (None, NaN) lose to any that has one, and ties go to the first."""
+    """Choose the best of the trials.
+
+    Trials without a result (None or NaN) lose to any that has one. Of equal results, the first is chosen.
+    """
     sign = 1 if better == "lower" else -1
     scores = [math.inf if result is None or math.isnan(result) else sign * result for result in results]
     finished = [i for i, result in enumerate(results) if result is not None and not math.isnan(result)]
