@@ -247,7 +247,7 @@ class TestCommand:
         for name in ("wikitext2", "swb300"):
             refused = said(name, *words, "--out", tmp_path / "out", status=2)
             assert "were made of other data (" in refused
-            assert "pass another --out, or take their data" in refused
+            assert "pass another --out, or use the same data" in refused
             said(name, *words, "--out", tmp_path / "other")
         (tmp_path / "out" / "paper-1-epochs" / "wikitext2" / "data.json").write_text("")  # which says nothing
         assert trained(said("wikitext2", *words, "--out", tmp_path / "out")) == [0]
@@ -284,18 +284,21 @@ class TestCommand:
         [
             (("cifar11",), "unknown experiment 'cifar11': did you mean cifar10"),
             (("cifar10", "--protocol", "paperr"), "unknown protocol 'paperr': did you mean paper?"),
-            (("cifar10", "--optimizers", "adamw"), "'adamw' is none of the paper's optimizers: did you mean adam"),
+            (("cifar10", "--optimizers", "adamw"), "'adamw' is not one of the paper's optimizers: did you mean adam"),
             (("cifar10", "--optimizers", ","), "no optimizers to run"),
-            (("cifar10", "--optimizers", "msgd:lr=1"), "'msgd:lr=1' is not the paper's on cifar10: it has lr=0.1; try"),
-            (("an4", "--optimizers", "adam-plus:beta=0.2"), "it has lr=0.1, beta=0.01|0.1|0.9; try --protocol tuned"),
+            (
+                ("cifar10", "--optimizers", "msgd:lr=1"),
+                "'msgd:lr=1' is not the paper's on cifar10: use lr=0.1, or --protocol tuned",
+            ),
+            (("an4", "--optimizers", "adam-plus:beta=0.2"), "use lr=0.1, beta=0.01|0.1|0.9, or --protocol tuned"),
             (("cifar10", "--optimizers", "msgd:nesterov=True"), "'msgd:nesterov=True' is not the paper's on cifar10"),
             (("cifar10", "--protocol", "tuned", "--optimizers", "msgd:rate=1"), "msgd has no setting 'rate'"),
-            (("cifar10", "--protocol", "tuned", "--grid"), "are of --protocol paper"),
+            (("cifar10", "--protocol", "tuned", "--grid"), "need --protocol paper"),
             (("cifar10", "--weight-decay", "-1"), "--weight-decay must be at least 0, got -1"),
             (("cifar10", "--weight-decay", "nan"), "--weight-decay must be at least 0, got nan"),
-            (("cifar10", "--quick", "--epochs", "2"), "--quick says how many epochs, and so does --epochs"),
+            (("cifar10", "--quick", "--epochs", "2"), "--quick and --epochs cannot be given together"),
             (("cifar10", "--engine", "dask"), "unknown engine 'dask'"),
-            (("growth", "--optimizers", "sgd"), "growth is of Adam⁺, and --optimizers has others alone"),
+            (("growth", "--optimizers", "sgd"), "growth needs Adam⁺: add adam-plus to --optimizers"),
             (("cifar10", "--epochs", "0"), "--epochs must be at least 1, got 0"),
             (("cifar10", "--seeds", "0"), "--seeds must be at least 1, got 0"),
             (

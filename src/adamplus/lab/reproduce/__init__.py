@@ -1,4 +1,4 @@
-"""The paper's experiments: run, drawn as the paper draws them, and set beside what it claims."""
+"""Reproduction of the paper: its experiments, its figures, and its claims compared with what was measured."""
 
 from .experiments import EXPERIMENTS, NAMES, Experiment
 from .reproduction import Reproduction, reproduce

@@ -1,4 +1,4 @@
-"""What the paper claims of its experiments, sentence by sentence, and the rules that decide."""
+"""The paper's claims about its experiments, sentence by sentence, and the rules that decide them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ from .rules import FarFromIdeal, Flattens, Rule, Undecided, Versus
 OTHERS = ("sgd", "msgd", "adagrad", "nigt", "adam")
 PLAIN = ("sgd", "msgd", "adagrad", "adam")
 PANELS: tuple[Literal["train", "test"], ...] = ("train", "test")
-"""Of every figure: a sentence that names neither has to hold in both."""
+"""The panels of every figure. A sentence that names neither must hold in both."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, and what has to hold of which experiments."""
+    """A sentence of the paper, and the rules that must hold."""
 
     title: str
     section: str
     sentence: str
     rules: tuple[tuple[str, Rule], ...]
-    """Experiments and what has to hold of each."""
+    """Names of experiments, each with a rule that must hold for it."""
     note: str = ""
     ours: bool = False
-    """Whether the paper claims it of something else."""
+    """Whether the claim is ours: the paper makes it about something else."""
 
     @property
     def experiments(self) -> tuple[str, ...]:
-        """Those that it is about."""
+        """The names of the experiments that the claim is about."""
         return tuple(dict.fromkeys(name for name, _ in self.rules))
 
 
@@ -160,9 +160,9 @@ CLAIMS: tuple[Claim, ...] = (
         ours=True,
     ),
     *(
-        Claim(f"{title}: Σ‖z‖ {said}", GROWTH, PLATEAU, _of(name, Flattens(where)), SEEN)
+        Claim(f"{title}: Σ‖z‖ {ending}", GROWTH, PLATEAU, _of(name, Flattens(where)), SEEN)
         for name, title in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100"))
-        for where, said in ((False, "reaches a plateau"), (True, "flattens at epoch 154"))
+        for where, ending in ((False, "reaches a plateau"), (True, "flattens at epoch 154"))
     ),
     Claim(
         "Where Σ‖z‖ flattens, training has far to go",

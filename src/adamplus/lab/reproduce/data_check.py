@@ -1,4 +1,4 @@
-"""Whether an experiment has read the official data: told when it runs, and kept beside its runs."""
+"""Check whether an experiment reads the official data; the result is printed and stored beside its runs."""
 
 import hashlib
 import json
@@ -13,23 +13,23 @@ from ..errors import InputError
 LARGE = 1 << 26
 UNOFFICIAL = "not the official"
 FILE = "data.json"
-"""In the folder of an experiment's runs."""
+"""File of the result, in the folder of an experiment's runs."""
 
 
 def check(name: str) -> dict[str, str]:
-    """Compare digests: what came out, in words, and what tells this data from other data that is not official."""
+    """Compare digests. Returns a text, and a mark that differs between data sets that are not official."""
     found = verify(data_root(), [name])
     wrong = [row.path.name for row in found if row.status in ("missing", "wrong digest")]
     unknown = any(row.status == "unknown digest" for row in found)
     title = SETS[name].title
-    said = f"{title}, whose digests nobody knows" if unknown else f"the official {title}, by its digests"
+    text = f"{title}, whose digests nobody knows" if unknown else f"the official {title}, by its digests"
     facts = [(row.path.name, row.status, row.note, _mark(row.path)) for row in found]
     mark = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
-    return {"data": f"{UNOFFICIAL} {title} ({', '.join(wrong)})" if wrong else said, "mark": mark}
+    return {"data": f"{UNOFFICIAL} {title} ({', '.join(wrong)})" if wrong else text, "mark": mark}
 
 
 def _mark(path: Path) -> str:
-    """Of a file whose digest may be unknown: its bytes, or how many if they are many, as of a table's archives."""
+    """Mark of a file's content: the digest of its bytes, or its size if it is large. A table adds its archives."""
     size = path.stat().st_size if path.is_file() else 0
     mark = str(size) if size > LARGE or not size else hashlib.sha256(path.read_bytes()).hexdigest()
     named = kaldi.archives(path) if path.suffix == ".scp" and size else []
@@ -37,20 +37,21 @@ def _mark(path: Path) -> str:
 
 
 def note(name: str, folder: Path) -> None:
-    """Tell, and keep beside the runs that are made of it; runs of other data are not to be mixed with them."""
+    """Print and store the result of the check. Raises InputError if the folder has runs of other data."""
     found = check(name)
     say(console(), f"{name}: the data is {found['data']}")
     before = _content(folder)
     if any(before[key] != found[key] for key in found if key in before) and Store(folder).runs():
         raise InputError(
-            f"the runs in {folder} were made of other data ({kept(folder)}): pass another --out, or take their data"
+            f"the runs in {folder} were made of other data ({stored_text(folder)}): "
+            "pass another --out, or use the same data"
         )
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / FILE, found)
 
 
-def kept(folder: Path) -> str:
-    """What was kept last."""
+def stored_text(folder: Path) -> str:
+    """The text that was stored last."""
     return _content(folder).get("data", "not checked")
 
 

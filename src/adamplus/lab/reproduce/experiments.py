@@ -1,4 +1,4 @@
-"""The experiments, with the paper's settings word for word, and what a tuned comparison searches."""
+"""The experiments, with the paper's settings word for word and the ranges of the tuned protocol."""
 
 import itertools
 import math
@@ -18,31 +18,31 @@ NAMES = {
     "adagrad": "AdaGrad",
     "adam": "Adam",
 }
-"""The paper's six, as figures call them."""
+"""The paper's six optimizers, with their names in figures."""
 
 
 @dataclass(frozen=True)
 class PaperSettings:
-    """What the paper says of an optimizer's settings."""
+    """The settings that the paper gives for an optimizer."""
 
     named: Mapping[str, float]
-    """Those that are run: the ones that the paper calls best, where it tried several."""
+    """Settings that are run. If the paper tried several, those that it calls best."""
     tried: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """What it chose from."""
+    """All values that the paper tried."""
     declared: str = ""
-    """Which of them the paper does not name, and why it is this one here."""
+    """The setting that the paper does not name, with the reason for the value here."""
 
     def values(self, key: str) -> tuple[float, ...]:
-        """What the paper has tried of a setting."""
+        """The values of a setting that the paper tried."""
         return self.tried.get(key, (self.named[key],))
 
     @property
     def points(self) -> int:
-        """Of the paper's grid."""
+        """The number of points of the paper's grid."""
         return math.prod(len(self.values(key)) for key in self.named)
 
     def labels(self, optimizer: str, grid: bool, weight_decay: float, given: Mapping[str, float]) -> list[str]:
-        """As a comparison takes them: one, or a grid; `given` are points of the grid that somebody asks for."""
+        """The labels of a comparison: one, or a grid. `given` are values of the grid that the user fixes."""
         chosen = {**self.named, **given}
         values = {key: self.values(key) if grid and key not in given else (value,) for key, value in chosen.items()}
         points = [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
@@ -51,10 +51,10 @@ class PaperSettings:
 
 @dataclass(frozen=True)
 class Panel:
-    """One half of a figure, and what a claim about it looks at."""
+    """One half of a figure: the metric that it shows and that claims about it use."""
 
     column: str
-    """Of a run's metrics."""
+    """Column of a run's metrics."""
     title: str
 
 
@@ -63,32 +63,35 @@ class Experiment:
     """A comparison that the paper made."""
 
     name: str
-    """Of the task, and of the data set."""
+    """Name of the task and of the data set."""
     title: str
     panels: Mapping[Literal["train", "test"], Panel]
     higher: bool
     margin: float
-    """Differences up to this are none: absolute for accuracy, else relative."""
+    """Differences up to this one do not count: absolute for accuracy, else relative."""
     settings: Mapping[str, PaperSettings]
-    """By optimizer, in the order of the legend."""
+    """The paper's settings by optimizer, in the order of the legend."""
     ranges: Mapping[str, Mapping[str, LogUniform]] = field(default_factory=dict)
-    """Of the tuned protocol, where those of the optimizers' own do not fit."""
+    """Ranges of the tuned protocol that replace those of the contenders."""
     target: float | None = None
-    """Of the test metric; the time until it is reached is told."""
+    """Target of the test metric. The time until it is reached is reported."""
 
     def task(self, protocol: str) -> str:
-        """Whose data is split, and whose rates are lowered, as the protocol has it."""
+        """Name of the task whose data split and rate schedule are those of the protocol."""
         return f"{self.name}-paper" if protocol == "paper" else self.name
 
-    def labels(self, asked: str, protocol: str, grid: bool = False, weight_decay: float = 0.0) -> list[str]:
-        """What a comparison is asked for, of `name` or `name:key=value`; in the paper's protocol, of what it tried."""
+    def labels(self, label: str, protocol: str, grid: bool = False, weight_decay: float = 0.0) -> list[str]:
+        """The labels of a comparison for `name` or `name:key=value`.
+
+        In the paper's protocol, the values must be some that the paper tried.
+        """
         if protocol == "tuned":
-            return [asked]
-        name, given = parse(asked)
+            return [label]
+        name, given = parse(label)
         for key, value in given.items():
             if key not in self.settings[name].named or value not in self.settings[name].values(key):
                 tried = self._tried(name)
-                raise InputError(f"{asked!r} is not the paper's on {self.name}: it has {tried}; try --protocol tuned")
+                raise InputError(f"{label!r} is not the paper's on {self.name}: use {tried}, or --protocol tuned")
         return self.settings[name].labels(name, grid, weight_decay, given)
 
     def _tried(self, name: str) -> str:
@@ -96,7 +99,7 @@ class Experiment:
         return ", ".join(f"{key}={'|'.join(f'{v:g}' for v in own.values(key))}" for key in own.named)
 
     def searched(self) -> dict[str, dict[str, LogUniform]]:
-        """What the tuned protocol searches beside the learning rate, by optimizer."""
+        """The ranges that the tuned protocol searches beside the learning rate, by optimizer."""
         also: dict[str, dict[str, LogUniform]] = {name: {"weight_decay": DECAYS} for name in self.settings}
         also["adam-plus"]["beta"] = BETAS
         also["nigt"]["momentum"] = Complement(BETAS.low, BETAS.high)
@@ -107,7 +110,7 @@ class Complement(LogUniform):
     """Numbers whose distance from 1 is log-uniform: momenta."""
 
     def at(self, fraction: float) -> float:
-        """The one at that fraction of the way."""
+        """The number at that fraction of the range."""
         return float(f"{1 - super().at(fraction):.3g}")
 
     def __str__(self) -> str:
@@ -116,7 +119,7 @@ class Complement(LogUniform):
 
 DECAYS = LogUniform(1e-5, 3e-3)
 BETAS = LogUniform(0.01, 0.9)
-"""As wide as the values that the paper tried."""
+"""A range as wide as the values that the paper tried."""
 TENTHS, MOMENTA = (0.1, 0.01, 0.001), (0.01, 0.1, 0.9)
 RATES, COORDINATE_RATES = (0.1, 0.2, 0.5, 5.0, 10.0, 20.0), (0.001, 0.01, 0.1, 1.0)
 UNNAMED = "the paper names no best rate"
@@ -147,7 +150,7 @@ TEXT = {
     "adagrad": PaperSettings({"lr": 0.01}, {"lr": COORDINATE_RATES}),
     "adam": PaperSettings({"lr": 0.001}, {"lr": COORDINATE_RATES}),
 }
-TEXT_RANGES = {  # gradients are clipped at 0.25, so rates are larger; a factor of 300, as everybody's
+TEXT_RANGES = {  # gradients are clipped at 0.25, so rates are larger; each range is a factor of 300, as all are
     "adam-plus": {"lr": LogUniform(1, 300)},
     "nigt": {"lr": LogUniform(0.03, 9)},
     "sgd": {"lr": LogUniform(0.3, 90)},
@@ -164,9 +167,9 @@ SPEECH = {
 
 
 def _panels(column: str, train: str, test: str = "test") -> dict[Literal["train", "test"], Panel]:
-    said = {"running": "training {}, running mean", "train": "training {}"}[train]
+    titles = {"running": "training {}, running mean", "train": "training {}"}[train]
     return {
-        "train": Panel(f"{train}_{column}", said.format(column)),
+        "train": Panel(f"{train}_{column}", titles.format(column)),
         "test": Panel(f"test_{column}", f"{test} {column}"),
     }
 
@@ -191,7 +194,7 @@ EXPERIMENTS = {
     )
 }
 GROWTH = ("cifar10", "cifar100")
-"""Whose Σ‖z‖ the paper shows."""
+"""The experiments whose Σ‖z‖ the paper shows."""
 
 
 def _label(optimizer: str, settings: Mapping[str, float]) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def figures(stored: Sequence[Stored], folder: Path) -> list[Path]:
-    """One for every experiment with runs that ended, and one of Σ‖z‖ of those that have it; the files' paths."""
+    """Draw one figure for each experiment with runs that ended, and one of Σ‖z‖. Returns the paths of the files."""
     made: list[Path] = []
     with drawing(folder):
         for one in stored:
@@ -34,14 +34,14 @@ def _experiment(stored: Stored, folder: Path) -> list[Path]:
     found = {name: curves(runs) for name, one in stored.contenders.items() if (runs := _shown(one))}
     tried = {name: one.tried for name, one in stored.contenders.items()}
     names = {
-        name: f"{said} (best of {tried[name]})" if tried.get(name, 1) > 1 else said for name, said in NAMES.items()
+        name: f"{title} (best of {tried[name]})" if tried.get(name, 1) > 1 else title for name, title in NAMES.items()
     }
     for axes, panel in zip(panels, stored.experiment.panels.values(), strict=True):
         _draw(axes, found, panel.column)
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=(1, 2, 5, 10)))
         axes.set_ylabel(panel.title)
-        if panel.column.endswith("perplexity"):  # the early epochs of one optimizer would flatten everybody's end
+        if panel.column.endswith("perplexity"):  # the early epochs of one optimizer would flatten all curves' ends
             _logarithmic(axes)
         if panel.column.endswith("accuracy") and (inset := _inset(axes, found, panel.column)) is not None:
             _draw(inset, found, panel.column)
@@ -59,7 +59,7 @@ def _growth(stored: Sequence[Stored], folder: Path) -> list[Path]:
             axes.plot(steps, sums, linewidth=1.5, color=colour, marker="o" if len(steps) == 1 else None)
             if (found := growth(run.epochs)) is not None and found.flattens:
                 axes.axvline(found.knee, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)), label="growth falls most")
-        for line in axes.get_legend_handles_labels()[0][:1]:  # a word for all seeds
+        for line in axes.get_legend_handles_labels()[0][:1]:  # one legend entry for all seeds
             axes.legend(handles=[line], loc="lower right", frameon=False)
         axes.set_xlabel("iteration")
         axes.set_ylabel(r"$\sum_{i \leq t}\,\Vert z_i \Vert$")
@@ -76,7 +76,7 @@ def _draw(axes: "Axes", found: Mapping[str, dict[str, Any]], column: str) -> Non
 
 
 def _inset(axes: "Axes", found: Mapping[str, dict[str, Any]], column: str) -> "Axes | None":
-    """For the end of a long run, in a corner where no curve is: what decides a claim may be a point or two there."""
+    """Axes for the end of a long run, in an empty corner: a claim may depend on a point or two there."""
     from matplotlib.ticker import MaxNLocator
 
     last = max(curve["epoch"][-1] for curve in found.values())
@@ -110,7 +110,7 @@ def _logarithmic(axes: "Axes") -> None:
 
 
 def _shown(one: ContenderRuns) -> list[StoredRun]:
-    """Runs that have ended: those that have not would bend the end of a mean."""
+    """The runs that have ended. The others would bend the end of a mean."""
     return [run for run in one.ended("finished", "diverged") if run.epochs]
 
 

@@ -1,4 +1,4 @@
-"""How Σ‖z‖ grows: whether and where it flattens, and by which power of the iterations."""
+"""Growth of Σ‖z‖: whether and where it flattens, and by which power of the iterations it grows."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,35 +8,35 @@ import numpy as np
 SLOW = 0.25
 """A plateau grows by at most this power of the iterations."""
 FEWEST, PART = 3, 20
-"""Epochs on either side of the knee that tell how growth changes there: a twentieth of all, but so many."""
+"""Growth before and after the knee is measured over a twentieth of all epochs, and over at least this many."""
 
 
 class Growth(NamedTuple):
-    """What a run's Σ‖z‖ does."""
+    """The growth of a run's Σ‖z‖."""
 
     exponent: float
     """γ of Σ‖z‖ ∝ t^γ, over the whole run."""
     later: float
-    """The same, after the knee."""
+    """γ of Σ‖z‖ ∝ t^γ, after the knee."""
     knee: float
-    """The iteration at which growth falls by the largest factor; where it falls evenly, that is anywhere."""
+    """The iteration at which growth falls by the largest factor. If it falls evenly, that may be any iteration."""
     part: float
-    """Of the run that lies before the knee."""
+    """The fraction of the run before the knee."""
 
     @property
     def flattens(self) -> bool:
-        """Whether what comes after the knee is a plateau; else the knee means nothing."""
+        """Whether there is a plateau after the knee. If not, the knee means nothing."""
         return self.later <= SLOW
 
 
 def growth(epochs: Sequence[dict[str, Any]]) -> Growth | None:
-    """Of a run's metrics; None where there are too few epochs for a curve with a knee."""
+    """Growth in a run's metrics; None if there are too few epochs for a knee."""
     points = [(line["step"], line["norm_sum"]) for line in epochs if "norm_sum" in line]
     if len(points) < 2 * FEWEST:
         return None
     t, total = np.array(points, dtype=float).T
     width = max(FEWEST, len(t) // PART)
-    ends = np.arange(width, len(t) - width + 1)  # how many epochs are before the knee
+    ends = np.arange(width, len(t) - width + 1)  # the number of epochs before the knee
     t0, total0 = np.insert(t, 0, 0), np.insert(total, 0, 0)
     before, after = (
         (total0[ends + last] - total0[ends + first]) / (t0[ends + last] - t0[ends + first])

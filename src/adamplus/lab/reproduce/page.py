@@ -1,4 +1,4 @@
-"""The page that sets every claim of the paper beside what was measured."""
+"""The page that compares every claim of the paper with what was measured."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -35,7 +35,14 @@ so high that nobody can be ahead by the margin.
 
 
 def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], out: Path) -> str:
-    """Markdown; `absent` are experiments whose data is not there, `out` is the folder that has all of it."""
+    """The page as Markdown.
+
+    Args:
+        stored: runs by folder and experiment.
+        absent: names of experiments whose data is not there.
+        figures: paths of the figures.
+        out: folder of the reproduction.
+    """
     findings = {
         folder: [_finding(claim, experiments, absent) for claim in CLAIMS] for folder, experiments in stored.items()
     }
@@ -58,7 +65,7 @@ def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], o
 
 
 def _finding(claim: Claim, experiments: Mapping[str, Stored], absent: Collection[str]) -> Finding:
-    """What is missing is said once, and not here; but for the one experiment that a claim is about."""
+    """The finding on a claim. Missing runs are named only if the claim is about one experiment: the page lists them."""
     found: dict[str, Finding] = {}
     for name in claim.experiments:
         if experiments[name].contenders:
@@ -73,21 +80,21 @@ def _finding(claim: Claim, experiments: Mapping[str, Stored], absent: Collection
     if len(found) == 1:
         return found[claim.experiments[0]]
     texts = {name: one.measured if experiments[name].contenders else one.verdict for name, one in found.items()}
-    said = "; ".join(f"{name}: {text}" for name, text in texts.items() if text)
+    text = "; ".join(f"{name}: {part}" for name, part in texts.items() if part)
     some = any(one.measured and experiments[name].contenders for name, one in found.items())
-    return together(found.values())._replace(measured=said if some else "")
+    return together(found.values())._replace(measured=text if some else "")
 
 
 def _summary(findings: Mapping[str, Sequence[Finding]], stored: Everything) -> str:
     lines = [["claim", "section", *findings]]
     for i, claim in enumerate(CLAIMS):
-        verdicts = [_said(claim, own[i].verdict, folder, stored[folder]) for folder, own in findings.items()]
+        verdicts = [_verdict_text(claim, own[i].verdict, folder, stored[folder]) for folder, own in findings.items()]
         lines.append([f"{i + 1}. {claim.title}", claim.section, *verdicts])
     return table(lines)
 
 
-def _said(claim: Claim, verdict: str, folder: str, experiments: Mapping[str, Stored]) -> str:
-    """In bold where it is an answer to the paper, which claims nothing of other data, settings and epochs."""
+def _verdict_text(claim: Claim, verdict: str, folder: str, experiments: Mapping[str, Stored]) -> str:
+    """The verdict as text, in bold if it answers the paper, which claims nothing of other data, settings and epochs."""
     if verdict not in ("reproduced", "not reproduced"):
         return verdict
     others = any(experiments[name].unofficial for name in claim.experiments)
@@ -97,7 +104,7 @@ def _said(claim: Claim, verdict: str, folder: str, experiments: Mapping[str, Sto
 
 
 def _unequal(stored: Stored) -> str:
-    """Why a tuned comparison is none."""
+    """The reason why a tuned comparison is not fair; empty if it is."""
     trials = {NAMES[name]: one.trials for name, one in stored.contenders.items()}
     if not stored.tuned or len(set(trials.values())) < 2:
         return ""
@@ -108,11 +115,11 @@ def _claim(i: int, claim: Claim, findings: Mapping[str, Sequence[Finding]], stor
     rules = list(dict.fromkeys(f"{', '.join(_about(claim, rule.text))}: {rule.text}" for _, rule in claim.rules))
     lines = [f"### {i + 1}. {claim.title}", f"> {claim.sentence} (section {claim.section})", claim.note]
     lines.append("\n".join(f"- Rule, on {rule}." for rule in rules))
-    said = [
-        f"- *{folder}*: {_said(claim, own[i].verdict, folder, stored[folder])}. {own[i].measured}".rstrip()
+    results = [
+        f"- *{folder}*: {_verdict_text(claim, own[i].verdict, folder, stored[folder])}. {own[i].measured}".rstrip()
         for folder, own in findings.items()
     ]
-    return "\n\n".join(filter(None, [*lines, "\n".join(said)]))
+    return "\n\n".join(filter(None, [*lines, "\n".join(results)]))
 
 
 def _about(claim: Claim, text: str) -> list[str]:
@@ -120,14 +127,16 @@ def _about(claim: Claim, text: str) -> list[str]:
 
 
 def _declared() -> str:
-    """What had to be decided here, as the paper does not say."""
-    said = [
+    """List of the settings that the paper leaves open."""
+    declared = [
         f"- {experiment.title}, {NAMES[optimizer]}: {settings.declared}."
         for experiment in EXPERIMENTS.values()
         for optimizer, settings in experiment.settings.items()
         if settings.declared
     ]
-    return "What the paper leaves open, and is declared here (`docs/reproduce.md` has the rest):\n\n" + "\n".join(said)
+    return "What the paper leaves open, and is declared here (`docs/reproduce.md` has the rest):\n\n" + "\n".join(
+        declared
+    )
 
 
 def _margin(name: str) -> str:

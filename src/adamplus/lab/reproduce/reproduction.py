@@ -1,4 +1,4 @@
-"""The whole of a reproduction: runs, figures, and the page of claims; resumed by the same call."""
+"""A reproduction: runs, figures, and the page of claims. The same call resumes it."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -25,12 +25,12 @@ PAGE = "claims.md"
 
 @dataclass
 class Reproduction:
-    """What became of it."""
+    """The result of a reproduction."""
 
     page: Path
     figures: list[Path] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
-    """Runs that raised, and what."""
+    """Runs that failed, and why."""
 
 
 @takes(ReproduceRequest)
@@ -51,11 +51,11 @@ def reproduce(request: ReproduceRequest) -> Reproduction:
     with _data(request.data):
         todo = [(name, chosen) for name, chosen in request.comparisons() if not _left_out(name, request.experiments)]
         if request.experiments and not todo:
-            raise InputError(f"no experiment has its data in {data_root()}: adamplus data where says what to do")
+            raise InputError(f"no experiment has its data in {data_root()}: see `adamplus data where`")
         for name, optimizers in todo:
             try:
                 made.failures |= _compare(EXPERIMENTS[name], optimizers, request)
-            except InputError as error:  # one set that is damaged need not keep the others from being run
+            except InputError as error:  # a damaged data set does not stop the others
                 refused.append(error)
                 if len(refused) == len(todo) or torchrun.started():  # other processes would wait for this one
                     raise
@@ -66,9 +66,9 @@ def reproduce(request: ReproduceRequest) -> Reproduction:
     return made
 
 
-def _left_out(name: str, asked: Sequence[str]) -> bool:
-    """Of everything, what has no data is left out; what is asked for by its name is an error later on."""
-    if ALL not in asked or (reason := _absent(name)) is None:
+def _left_out(name: str, experiments: Sequence[str]) -> bool:
+    """Whether an experiment is left out: with `all`, those without data are. By its name, it is an error later on."""
+    if ALL not in experiments or (reason := _absent(name)) is None:
         return False
     say(console(), f"{name} is left out: {reason}")
     return True
@@ -76,7 +76,7 @@ def _left_out(name: str, asked: Sequence[str]) -> bool:
 
 def _compare(experiment: Experiment, optimizers: Sequence[str], request: ReproduceRequest) -> dict[str, str]:
     """Run one experiment, as a comparison in its own folder; returns what failed."""
-    asked = Request(
+    comparison = Request(
         [experiment.task(request.protocol)],
         [label for name in optimizers for label in request.labels(experiment, name)],
         seeds=request.seeds,
@@ -91,23 +91,23 @@ def _compare(experiment: Experiment, optimizers: Sequence[str], request: Reprodu
         rerun=request.command(experiment.name, optimizers),
     )
     if request.tuned:
-        plan(asked, torchrun.processes())
+        plan(comparison, torchrun.processes())
     else:
         every = [label for name in experiment.settings for label in request.labels(experiment, name, grid=True)]
-        ended = _ended(plan(replace(asked, optimizers=every), torchrun.processes()), Store(asked.out))
-        kept = [label for label in every if label in ended or label in asked.optimizers]
-        asked = replace(asked, optimizers=kept)
+        ended = _ended(plan(replace(comparison, optimizers=every), torchrun.processes()), Store(comparison.out))
+        kept = [label for label in every if label in ended or label in comparison.optimizers]
+        comparison = replace(comparison, optimizers=kept)
     # The request can be carried out. With Ray, data may be elsewhere; of several processes, the first one looks.
     if _absent(experiment.name) is None and not torchrun.follows():
-        data_check.note(experiment.name, asked.out)
-    return compare(**vars(asked)).failures
+        data_check.note(experiment.name, comparison.out)
+    return compare(**vars(comparison)).failures
 
 
 def _ended(planned: Plan, store: Store) -> set[str]:
-    """Those whose runs are all there: a report does not forget what was run before.
+    """Labels whose runs are all stored, so that the report keeps what was run before.
 
-    There means made by the same code with as many seeds, as a comparison's table has to be; claims.md is made of
-    everything that is stored.
+    They must be made by the same code with as many seeds, as a comparison's table needs. claims.md shows all stored
+    runs.
     """
     (task,) = planned.tasks
     found = set()
@@ -119,7 +119,7 @@ def _ended(planned: Plan, store: Store) -> set[str]:
 
 
 def _has_ended(run: Run) -> bool:
-    """Whether there is nothing to do: a run that failed would be tried again, and nobody has asked for it."""
+    """Whether a run has ended without an error. A failed one would be tried again without a request."""
     try:
         return (run.end() or {}).get("status") in ("finished", "diverged")
     except CorruptError:
@@ -127,7 +127,7 @@ def _has_ended(run: Run) -> bool:
 
 
 def _write_page(made: Reproduction, out: Path) -> None:
-    """Figures and page of everything that is stored."""
+    """Write figures and page of all stored runs."""
     stored = {folder: {name: read(out, folder, one) for name, one in EXPERIMENTS.items()} for folder in folders(out)}
     out.mkdir(parents=True, exist_ok=True)
     for experiments in stored.values():
@@ -147,7 +147,7 @@ def _absent(name: str) -> str | None:
 
 @contextmanager
 def _data(folder: Path | None) -> Iterator[None]:
-    """Let tasks find their data there, in the processes that are started meanwhile, too."""
+    """Let tasks find their data in a folder, here and in the processes that are started meanwhile."""
     before = os.environ.get(VARIABLE)
     if folder is not None:
         os.environ[VARIABLE] = str(folder.expanduser().resolve())

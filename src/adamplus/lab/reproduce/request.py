@@ -37,7 +37,7 @@ class ReproduceRequest:
     protocol: str = option(
         "paper", "`paper`: its settings word for word. `tuned`: the same search for every optimizer.", always=True
     )
-    weight_decay: float = option(0.0, "of every optimizer, in the paper's protocol. The paper names none.")
+    weight_decay: float = option(0.0, "weight decay of every optimizer, in the paper's protocol. The paper names none.")
     quick: bool = option(False, "a tenth of the epochs, with schedules of the same shape.")
     epochs: int | None = option(None, "epochs per run, instead of the task's.")
     seeds: int = option(3, "final runs of each optimizer.", always=True)
@@ -115,24 +115,26 @@ class ReproduceRequest:
         for label in self.optimizers:
             name = label.partition(":")[0]
             if name not in NAMES:
-                raise InputError(f"{name!r} is none of the paper's optimizers: {nearest(name, NAMES)}")
+                raise InputError(f"{name!r} is not one of the paper's optimizers: {nearest(name, NAMES)}")
         if not self.optimizers:
-            raise InputError(f"no optimizers to run: there are {', '.join(NAMES)}")
+            raise InputError(f"no optimizers to run. Name some of {', '.join(NAMES)}")
         if "growth" in self.experiments and not self._adam_plus():
-            raise InputError("growth is of Adam⁺, and --optimizers has others alone: add adam-plus")
+            raise InputError("growth needs Adam⁺: add adam-plus to --optimizers")
         if self.protocol not in PROTOCOLS:
             raise InputError(f"unknown protocol {self.protocol!r}: {nearest(self.protocol, PROTOCOLS)}")
         if self.tuned and (self.grid or self.weight_decay):
-            raise InputError("--grid and --weight-decay are of --protocol paper: the tuned one searches by itself")
+            raise InputError("--grid and --weight-decay need --protocol paper: the tuned one searches")
         if self.tuned and self.tune < 1:
             raise InputError(f"--tune must be at least 1 with --protocol tuned, got {self.tune}")
         if not 0 <= self.weight_decay < math.inf:
             raise InputError(f"--weight-decay must be at least 0, got {self.weight_decay:g}")
         if self.quick and self.epochs is not None:
-            raise InputError("--quick says how many epochs, and so does --epochs: leave one of them out")
+            raise InputError("--quick and --epochs cannot be given together: leave one of them out")
         check_least(self)
         if not self.experiments and not self.out.is_dir():
-            raise InputError(f"there is no folder {self.out}: pass --out of one that has runs, or experiments to run")
+            raise InputError(
+                f"there is no folder {self.out}: pass the --out of stored runs, or name experiments to run"
+            )
         for name, optimizers in self.comparisons():
             for optimizer in optimizers:
                 self.labels(EXPERIMENTS[name], optimizer)

@@ -1,4 +1,4 @@
-"""Rules that set stored runs beside a claim; each says itself what it looks at."""
+"""Rules that compare stored runs with a claim."""
 
 import math
 from collections.abc import Iterable
@@ -13,37 +13,37 @@ from .stored_runs import ContenderRuns, Stored
 
 Verdict = Literal["reproduced", "not reproduced", "open", "cannot be run", "not run yet"]
 SEVERITY: tuple[Verdict, ...] = ("not reproduced", "open", "not run yet", "cannot be run", "reproduced")
-"""Of several verdicts that a claim needs all of, the first of these is the claim's."""
+"""The verdict of a claim with several rules is the first of these that a rule gives."""
 Relation = Literal["better than", "comparable to", "worse than", "no worse than"]
 EARLY = 3 / 7
 """The part of a run that is its early stage: up to the first drop of the rate, 150 epochs of 350."""
 KNEE, KNEE_WIDTH = 154 / 350, 0.05
 FAR = 0.01
-"""An accuracy that is far from its end: by a percentage point or more."""
+"""Accuracies that differ by at least this are far from each other."""
 
 
 class Finding(NamedTuple):
-    """What runs say of a claim."""
+    """The verdict on a claim, and the measurements behind it."""
 
     verdict: Verdict
     measured: str
 
 
 class Rule(Protocol):
-    """A way to judge an experiment's runs."""
+    """A rule that judges an experiment's runs."""
 
     @property
     def text(self) -> str:
-        """The rule in words."""
+        """The rule as text."""
         ...
 
     def judge(self, stored: Stored) -> Finding:
-        """What the runs say."""
+        """Judge stored runs."""
         ...
 
 
 def together(findings: Iterable[Finding]) -> Finding:
-    """Of a claim that needs all of them."""
+    """The finding on a claim that needs several."""
     findings = list(findings)
     found = {finding.verdict for finding in findings}
     return Finding(
@@ -53,26 +53,26 @@ def together(findings: Iterable[Finding]) -> Finding:
 
 
 class Standing(NamedTuple):
-    """Where an optimizer is, by the runs that finished."""
+    """The result of an optimizer, by the runs that finished."""
 
     values: Summary
     lost: int
-    """Runs that diverged: each is worse than any that finished."""
+    """The number of runs that diverged. Each is worse than any that finished."""
     tried: int = 1
-    """Settings of the paper that this is the best of."""
+    """The number of the paper's settings of which these are the best."""
 
     @property
     def mean(self) -> float | None:
-        """None where every run diverged."""
+        """The mean over the finished runs; None if every run diverged."""
         return self.values.mean
 
     def interval(self, higher: bool) -> tuple[float, float] | None:
-        """Where the mean may lie; None for a single run."""
+        """Confidence interval of the mean; None for a single run."""
         single = (self.mean, self.mean) if self.mean is not None and self.lost else None
         return with_losses(self.values.interval or single, self.lost, higher)
 
     def text(self) -> str:
-        """In numbers."""
+        """The result as text."""
         lost = f"{self.lost} diverged"
         if self.mean is None:
             return lost if self.lost > 1 else "diverged"
@@ -82,7 +82,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Versus:
-    """One optimizer beside others, by a panel of the figure."""
+    """One optimizer compared with others, by a panel of the figure."""
 
     panel: Literal["train", "test"]
     relation: Relation
@@ -92,30 +92,30 @@ class Versus:
 
     @property
     def text(self) -> str:
-        """The rule in words."""
+        """The rule as text."""
         when = "as a mean over the first 3/7 of the epochs" if self.early else "after the last epoch"
         rivals = ", ".join(NAMES[name] for name in self.rivals)
         return f"{self.panel} metric, {when}: {NAMES[self.hero]} {self.relation} {rivals}"
 
     def judge(self, stored: Stored) -> Finding:
-        """Every rival has to stand in the relation."""
+        """Judge the relation to each of the others. It must hold for all of them."""
         column = stored.experiment.panels[self.panel].column
-        asked = {name: stored.contenders.get(name) for name in (self.hero, *self.rivals)}
-        places = {name: standing(one, column, EARLY if self.early else None) for name, one in asked.items() if one}
+        wanted = {name: stored.contenders.get(name) for name in (self.hero, *self.rivals)}
+        places = {name: standing(one, column, EARLY if self.early else None) for name, one in wanted.items() if one}
         found = {name: place for name, place in places.items() if place is not None}
-        missing = [NAMES[name] for name in asked if name not in found]
+        missing = [NAMES[name] for name in wanted if name not in found]
         verdicts: list[Verdict] = ["not run yet"] if missing else []
         if self.hero in found:
             rivals = [name for name in self.rivals if name in found]
             verdicts.extend(self._verdict(stored, found[self.hero], found[name]) for name in rivals)
         numbers = ", ".join(f"{NAMES[name]} {place.text()}" for name, place in found.items())
-        said = [f"{self.panel}{' early' if self.early else ''}: {numbers}"] if found else []
-        said += [f"no run of {', '.join(missing)} has ended"] if missing else []
+        texts = [f"{self.panel}{' early' if self.early else ''}: {numbers}"] if found else []
+        texts += [f"no run of {', '.join(missing)} has ended"] if missing else []
         tried = {name: place.tried for name, place in found.items()}
         if len(set(tried.values())) > 1 and tried != {name: stored.experiment.settings[name].points for name in tried}:
             verdicts = [verdict if verdict == "not run yet" else "open" for verdict in verdicts]
-            said += ["some have had more of the paper's settings than others"]
-        return together(Finding(verdict, "") for verdict in verdicts)._replace(measured="; ".join(said))
+            texts += ["some have had more of the paper's settings than others"]
+        return together(Finding(verdict, "") for verdict in verdicts)._replace(measured="; ".join(texts))
 
     def _verdict(self, stored: Stored, own: Standing, other: Standing) -> Verdict:
         higher, margin = stored.experiment.higher, stored.experiment.margin
@@ -124,13 +124,13 @@ class Versus:
         if math.isinf(a) and math.isinf(b):
             return "not reproduced"  # neither has trained at all
         if higher and min(a, b) >= 1 - margin and self.relation in ("better than", "worse than"):
-            return "open"  # nobody can be ahead by the margin
+            return "open"  # neither can be ahead by the margin
         ahead = (a > b) is higher
         apart = math.isinf(a) or math.isinf(b) or abs(a - b) > (margin if higher else margin * min(abs(a), abs(b)))
         lost = bool(own.lost or other.lost)
         better, worse = (one.interval(higher) for one in ((own, other) if ahead else (other, own)))
         if apart and better is not None and worse is not None and not strictly_better(better, worse, higher):
-            # means that differ, in runs that differ as much: unless they point elsewhere, more are needed
+            # The means differ, and so do the runs: unless the means contradict the claim, more seeds are needed.
             if self.relation == "no worse than" and ahead and not lost:
                 return "reproduced"
             away = {"better than": not ahead, "worse than": ahead}.get(self.relation, False)
@@ -144,14 +144,14 @@ class Versus:
 
 @dataclass(frozen=True)
 class Flattens:
-    """Σ‖z‖ reaches a plateau, and where."""
+    """Σ‖z‖ reaches a plateau, perhaps at a given epoch."""
 
     where: bool
-    """Whether the place is what is claimed; else that there is a plateau."""
+    """Whether the epoch is claimed, too."""
 
     @property
     def text(self) -> str:
-        """The rule in words."""
+        """The rule as text."""
         place = f", at 154/350 of the run, give or take {KNEE_WIDTH:g} of it," if self.where else ""
         return (
             f"after the epoch{place} at which growth of Σ‖z‖ of Adam⁺ falls by the largest factor, from the mean over "
@@ -159,7 +159,7 @@ class Flattens:
         )
 
     def judge(self, stored: Stored) -> Finding:
-        """By every run; they have to agree."""
+        """Judge every run. They must agree."""
         found = _growths(stored)
         if not found:
             return Finding("not run yet", "no run of Adam⁺ with enough epochs has finished")
@@ -170,34 +170,34 @@ class Flattens:
 
 @dataclass(frozen=True)
 class FarFromIdeal:
-    """Where Σ‖z‖ flattens, accuracies are still far from those of the end."""
+    """At the epoch where Σ‖z‖ flattens, accuracies are still far from their last values."""
 
     @property
     def text(self) -> str:
-        """The rule in words."""
+        """The rule as text."""
         return (
             f"train and test accuracy of Adam⁺ at 154/350 of the run are {FAR:g} or more below those of the end; open "
             "where Σ‖z‖ has no plateau"
         )
 
     def judge(self, stored: Stored) -> Finding:
-        """By the means over seeds."""
+        """Judge the means over seeds."""
         panels = stored.experiment.panels
         runs = [run for run in _finished(stored) if all(panel.column in run.epochs[-1] for panel in panels.values())]
         if not runs:
             return Finding("not run yet", "no run of Adam⁺ has finished")
         at = max(0, round(KNEE * len(runs[0].epochs)) - 1)
-        said, below = [], []
+        texts, below = [], []
         for name, panel in panels.items():
             then = summarize(float(run.epochs[at][panel.column]) for run in runs).mean or 0.0
             end = summarize(run.last(panel.column) for run in runs).mean or 0.0
             below.append(end - then >= FAR)
-            said.append(f"{name}: {number(then)} after epoch {at + 1}, {number(end)} at the end")
+            texts.append(f"{name}: {number(then)} after epoch {at + 1}, {number(end)} at the end")
         if not (growths := _growths(stored)):
             return Finding("not run yet", "no run of Adam⁺ with enough epochs has finished")
         if not all(found.flattens for found in growths):
-            return Finding("open", f"no plateau; {'; '.join(said)}")
-        return Finding("reproduced" if all(below) else "not reproduced", "; ".join(said))
+            return Finding("open", f"no plateau; {'; '.join(texts)}")
+        return Finding("reproduced" if all(below) else "not reproduced", "; ".join(texts))
 
 
 @dataclass(frozen=True)
@@ -206,11 +206,11 @@ class Undecided:
 
     @property
     def text(self) -> str:
-        """The rule in words."""
+        """The rule as text."""
         return "none; runs of the paper's experiments do not decide it"
 
     def judge(self, stored: Stored) -> Finding:
-        """Open, whatever was run."""
+        """Return the verdict open."""
         del stored
         return Finding("open", "")
 
@@ -233,7 +233,7 @@ def _growth_text(found: Growth) -> str:
 
 
 def standing(one: ContenderRuns, column: str, early: float | None = None) -> Standing | None:
-    """After the last epoch, or as a mean over an early part; None where no run that has ended tells of it."""
+    """The result after the last epoch, or as a mean over an early part; None if no run that has ended has it."""
     values = one.last(column) if early is None else one.early(column, early)
     lost = len(one.ended("diverged"))
     return Standing(values, lost, one.tried) if values.n or (lost and not one.ended("finished")) else None

@@ -1,4 +1,4 @@
-"""The runs of a reproduction that are stored, by experiment and optimizer."""
+"""Stored runs of a reproduction, by experiment and contender."""
 
 import json
 import math
@@ -11,45 +11,45 @@ from .._present import Summary, summarize
 from .._store import CorruptError, Store
 from ..errors import InputError
 from ..report import StoredRun, read_run
-from .data_check import UNOFFICIAL, kept
+from .data_check import UNOFFICIAL, stored_text
 from .experiments import EXPERIMENTS, Experiment
 from .request import ReproduceRequest
 
 PAPER = "paper"
-"""The folder of the paper's settings and budget."""
+"""Name of the folder with the paper's settings and budget."""
 ENDED = ("finished", "diverged")
-"""What tells of an optimizer: a run that failed, or goes on, does not."""
+"""The statuses of runs that count. Runs that failed or are not complete do not count."""
 REMARKS = "remarks.json"
-"""In the folder of an experiment's runs, by hand: what is to be known of them, and whose times are no measure."""
+"""File in the folder of an experiment's runs, written by hand: a remark, and optimizers whose times do not count."""
 
 
 @dataclass(frozen=True)
 class ContenderRuns:
-    """An optimizer's final runs."""
+    """Final runs of one contender."""
 
     optimizer: str
     label: str
     runs: list[StoredRun]
-    """One a seed, in their order."""
+    """One run per seed, in the order of the seeds."""
     tried: int
-    """Settings that this is the best of."""
+    """The number of the paper's settings of which these are the best."""
     trials: int = 0
-    """Of the search that chose the settings."""
+    """The number of trials in the search that chose the settings."""
     timed: bool = True
-    """Whether its times are a measure."""
+    """Whether its times count."""
     rest: tuple["ContenderRuns", ...] = ()
-    """With settings that are not the best."""
+    """The runs with settings that are not the best."""
 
     def ended(self, *statuses: str) -> list[StoredRun]:
-        """Those that ended so."""
+        """The runs with one of these statuses."""
         return [run for run in self.runs if run.status in statuses]
 
     def last(self, column: str) -> Summary:
-        """After the last epoch."""
+        """Summary of a metric after the last epoch."""
         return summarize(run.last(column) for run in self.ended("finished"))
 
     def early(self, column: str, part: float) -> Summary:
-        """The mean over the first part of the epochs."""
+        """Summary of a metric's mean over the first part of the epochs."""
         values = []
         for run in self.ended("finished"):
             lines = run.epochs[: max(1, round(part * len(run.epochs)))]
@@ -58,7 +58,7 @@ class ContenderRuns:
         return summarize(values)
 
     def reached(self, column: str, target: float, higher: bool) -> list[dict[str, float]]:
-        """The first epoch of each finished run that is as good as the target, of those that have one."""
+        """The first epoch of each finished run that reaches the target. Runs that do not reach it are left out."""
         lines = ([line for line in run.epochs if column in line] for run in self.ended("finished"))
         good = (
             [line for line in own if (line[column] >= target if higher else line[column] <= target)] for own in lines
@@ -68,53 +68,53 @@ class ContenderRuns:
 
 @dataclass(frozen=True)
 class Stored:
-    """What one folder has of an experiment."""
+    """Stored runs of one experiment in one folder."""
 
     experiment: Experiment
     folder: str
-    """That of the protocol and the budget: paper, paper-quick, tuned …"""
+    """Name of the folder of the protocol and budget: paper, paper-quick, tuned …"""
     contenders: dict[str, ContenderRuns]
     data: str = ""
-    """Whether it was the official one."""
+    """The result of the check of the data, as text."""
     unreadable: tuple[str, ...] = ()
-    """Folders of runs, and what is wrong with them."""
+    """Folders of damaged runs, each with the error."""
     remark: str = ""
-    """By whoever made them: that the machine did other things at the time, say."""
+    """A remark by the author of the runs, for example that the machine was busy at the time."""
     labels: tuple[str, ...] = ()
-    """All that there are runs of, the contenders' and those that are not the best."""
+    """The labels of all runs, including those that are not the best."""
 
     @property
     def tuned(self) -> bool:
-        """Whether settings were searched."""
+        """Whether the settings were searched."""
         return is_tuned(self.folder)
 
     @property
     def unofficial(self) -> bool:
-        """Whether the data is known to be other data than the paper's."""
+        """Whether the data is known to differ from the paper's."""
         return self.data.startswith(UNOFFICIAL)
 
     @property
     def epochs(self) -> int:
-        """Of a run."""
+        """The number of epochs of a run."""
         return max((run.spec["epochs"] for one in self.contenders.values() for run in one.runs), default=0)
 
 
 def is_tuned(folder: str) -> bool:
-    """Whether its runs are of the tuned protocol."""
+    """Whether the runs of a folder are of the tuned protocol."""
     return folder.startswith("tuned")
 
 
 def folders(out: Path) -> list[str]:
-    """Those that are there; the paper's protocol in full is first, there or not."""
+    """Names of the folders that exist, after that of the paper's own protocol and budget."""
     found = sorted(path.parent.name for name in EXPERIMENTS for path in out.glob(f"*/{name}") if path.is_dir())
     return list(dict.fromkeys([PAPER, *filter(ReproduceRequest.of_folder, found)]))
 
 
 def read(out: Path, folder: str, experiment: Experiment) -> Stored:
-    """The newest run of every optimizer, settings and seed, whatever version of the code has made it.
+    """Read the newest run of every optimizer, settings and seed, made by any version of the code.
 
-    Runs that have ended come before those that have not. Where the paper's settings are several, the best of them
-    count; where a search has been made again, with something else fixed or other settings chosen, the newer ones.
+    Runs that have ended come before those that have not. If several of the paper's settings were run, the best of them
+    count. If a search was repeated, with other fixed settings or another choice, the newer one counts.
     """
     root = out / folder / experiment.name
     records, unreadable = _records(root)
@@ -129,7 +129,7 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
             continue
         made = json.dumps([spec["settings"], spec["epochs"]], sort_keys=True)
         labels = found.setdefault(spec["optimizer"], {})
-        groups = labels[spec["label"]] = labels.pop(spec["label"], {})  # the newest is the last, here and there
+        groups = labels[spec["label"]] = labels.pop(spec["label"], {})  # the newest is the last of both
         groups[made] = groups.pop(made, {}) | {spec["seed"]: record}
     remark, untimed = _remarks(root)
     contenders: dict[str, ContenderRuns] = {}
@@ -145,17 +145,17 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
         rest = tuple(ContenderRuns(optimizer, label, labels[label], 1, 0, timed) for label in labels if label != best)
         contenders[optimizer] = ContenderRuns(optimizer, best, labels[best], max(1, tried), trials, timed, rest)
     every = tuple(label for labels in found.values() for label in labels)
-    return Stored(experiment, folder, contenders, kept(root), tuple(unreadable), remark, every)
+    return Stored(experiment, folder, contenders, stored_text(root), tuple(unreadable), remark, every)
 
 
 def _trials(chosen: dict[str, Any], search: list[dict[str, Any]]) -> int:
-    """Of the search that these settings were chosen by; of the longest, where runs do not say."""
+    """The trials of the search that chose these settings. Old runs lack the number: the longest search counts."""
     numbers = [spec["trials"] for spec in search if spec["settings"] == chosen and "trials" in spec]
     return numbers[-1] if numbers else max((spec["trial"] for spec in search), default=0)
 
 
 def _remarks(root: Path) -> tuple[str, Sequence[str]]:
-    """What is to be known of the runs, and the optimizers whose times are no measure."""
+    """The remark on the runs, and the optimizers whose times do not count."""
     if not (root / REMARKS).exists():
         return "", ()
     try:
@@ -173,7 +173,7 @@ def _age(record: StoredRun) -> tuple[bool, str]:
 
 
 def _records(root: Path) -> tuple[list[StoredRun], list[str]]:
-    """Every run that can be read, and what is wrong with the others."""
+    """The runs that can be read, and the errors of the others."""
     records, unreadable = [], []
     for run in Store(root).runs():
         name = run.folder.relative_to(root).as_posix()
@@ -185,7 +185,10 @@ def _records(root: Path) -> tuple[list[StoredRun], list[str]]:
 
 
 def _place(experiment: Experiment, runs: list[StoredRun]) -> float:
-    """Less is better: by validation data, where there is some, else by test data, as the paper seems to have chosen."""
+    """Rank of some settings, less is better: by validation data if there is any, else by test data.
+
+    The paper seems to have chosen its settings by test data.
+    """
     test = experiment.panels["test"].column
     columns = (test.replace("test_", "validation_"), test)
     for column in columns:

@@ -1,4 +1,4 @@
-"""What the page of claims shows of the runs themselves: results, where they come from, and what is missing."""
+"""Tables of runs on the page of claims: results, origins, and what is missing."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,17 +15,17 @@ from .rules import standing
 from .stored_runs import ContenderRuns, Stored
 
 Everything = Mapping[str, Mapping[str, Stored]]
-"""By folder and experiment."""
+"""Stored runs by folder and experiment."""
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:
-    """Markdown; the first line is the head."""
+    """Markdown table; the first line is the head."""
     head, *rest = ([cell.replace("|", "∣") for cell in line] for line in lines)
     return markdown_table(head, rest, left=head)
 
 
 def results(stored: Everything) -> str:
-    """The test metric after the last epoch, a line an experiment and budget."""
+    """Table of the test metric after the last epoch, with one line for each experiment and budget."""
     lines = [["experiment", "runs", "epochs", "shown", *NAMES.values()]]
     for one in _by_experiment(stored):
         panel = one.experiment.panels["test"]
@@ -39,7 +39,7 @@ def results(stored: Everything) -> str:
 
 
 def times(stored: Everything) -> str:
-    """When the test metric first is as good as the experiment's target: training time and epoch."""
+    """Table of training time and epoch until the test metric first reaches the experiment's target."""
     lines = [["experiment", "runs", "until", *NAMES.values()]]
     for one in _by_experiment(stored):
         experiment, panel = one.experiment, one.experiment.panels["test"]
@@ -50,7 +50,7 @@ def times(stored: Everything) -> str:
 
 
 def remarks(stored: Everything) -> str:
-    """What those who made the runs have to say of them."""
+    """Remarks by the authors of the runs."""
     found = [(one, remark) for one in _by_experiment(stored) if (remark := _remark(one))]
     return "\n\n".join(f"\\* *{one.folder}*, {one.experiment.title}: {remark}" for one, remark in found)
 
@@ -61,7 +61,7 @@ def _remark(one: Stored) -> str:
 
 
 def _marked(one: Stored) -> str:
-    """The folder, with a star where there is a remark on its runs."""
+    """Name of the folder, with a star if there is a remark on its runs."""
     return one.folder + r"\*" * bool(_remark(one))
 
 
@@ -78,21 +78,21 @@ def _time(one: ContenderRuns | None, column: str, experiment: Experiment) -> str
 
 
 def groups(stored: Everything, out: Path) -> str:
-    """Where the numbers come from: a line for all runs of an experiment under one protocol and budget."""
+    """List of the origins of the numbers, with one line for each experiment, protocol and budget."""
     lines = []
     for one in _groups(stored):
         every = [each for best in one.contenders.values() for each in (best, *best.rest)]
         runs = [run for contender in every for run in contender.runs]
         finished = sum(run.status == "finished" for run in runs)
-        said = [f"{finished} of {len(runs)} runs finished", _hardware(runs), _dates(runs), _versions(runs)]
-        said += [f"data: {one.data}", *(f"`{command}`" for command in _commands(one, out))]
-        lines.append(f"- *{one.folder}*, {one.experiment.title}: {'; '.join(said)}")
+        texts = [f"{finished} of {len(runs)} runs finished", _hardware(runs), _dates(runs), _versions(runs)]
+        texts += [f"data: {one.data}", *(f"`{command}`" for command in _commands(one, out))]
+        lines.append(f"- *{one.folder}*, {one.experiment.title}: {'; '.join(texts)}")
     lines += [f"- cannot be read: {folder}/{name}/{run}" for folder, name, run in _unreadable(stored)]
     return "\n".join(lines) or "None yet."
 
 
 def _commands(stored: Stored, out: Path) -> list[str]:
-    """Commands that repeat all stored runs of an experiment: one for each number of trials, which a call has one of."""
+    """Commands that repeat all stored runs of an experiment: one for each number of trials."""
     request = ReproduceRequest.of_folder(stored.folder)
     assert request is not None
     runs = [run for one in stored.contenders.values() for run in one.runs]
@@ -129,22 +129,22 @@ def _requested(stored: Stored, name: str) -> list[str]:
 
 
 def settings(stored: Everything) -> str:
-    """What each optimizer was run with; below the settings that count, those that are not the best."""
+    """Table of the settings of each optimizer. Below the best, which count, are the others."""
     lines = [["runs", "experiment", "optimizer", "settings", "test metric", "seeds", "training time a run"]]
     for one in _groups(stored):
         for optimizer, best in one.contenders.items():
             of = best.trials if one.tuned else best.tried
             for contender in (best, *best.rest):
-                said = settings_text(contender.runs[0].spec["settings"])
-                said += f" (best of {of})" if of > 1 and contender is best else ""
+                text = settings_text(contender.runs[0].spec["settings"])
+                text += f" (best of {of})" if of > 1 and contender is best else ""
                 place = standing(contender, one.experiment.panels["test"].column)
                 result = "–" if place is None else place._replace(tried=1).text()
-                lines.append([_marked(one), one.experiment.name, NAMES[optimizer], said, result, *_cost(contender)])
+                lines.append([_marked(one), one.experiment.name, NAMES[optimizer], text, result, *_cost(contender)])
     return table(lines) if len(lines) > 1 else ""
 
 
 def _cost(one: ContenderRuns) -> list[str]:
-    """Seeds, and the time that training took, without evaluation and start."""
+    """Seeds, and the time of training without evaluation and start."""
     finished = one.ended("finished")
     spent = sum(run.end["seconds"] for run in finished)
     took = duration(spent / len(finished)) if finished and one.timed else "–"
@@ -152,7 +152,7 @@ def _cost(one: ContenderRuns) -> list[str]:
 
 
 def missing(stored: Everything, absent: Collection[str]) -> str:
-    """What has no runs for want of data that nobody can download, said once."""
+    """List of experiments without runs whose data cannot be downloaded."""
     return "\n".join(
         f"- {experiment.title}: the data was not there. {licensed(name)}"
         for name, experiment in EXPERIMENTS.items()
@@ -161,7 +161,7 @@ def missing(stored: Everything, absent: Collection[str]) -> str:
 
 
 def licensed(name: str) -> str:
-    """Why nobody can download a data set."""
+    """The reason why a data set cannot be downloaded."""
     one = SETS[name]
     return f"{one.title} is {one.licence} and cannot be downloaded ({one.home})."
 
@@ -192,12 +192,12 @@ def _dates(runs: Sequence[StoredRun]) -> str:
 def _versions(runs: Sequence[StoredRun]) -> str:
     found = [run.settings.get("versions", {}) for run in runs]
     names = dict.fromkeys(name for versions in found for name in versions)
-    said = [f"{name} {listed(sorted({str(v[name]) for v in found if name in v}))}" for name in names]
+    texts = [f"{name} {listed(sorted({str(v[name]) for v in found if name in v}))}" for name in names]
     commits = sorted({_commit(run) for run in runs} - {""})
     unknown = sum(not _commit(run) for run in runs)
-    said += [f"commit {listed(commits)}"] if commits else []
-    said += [f"{unknown} of them by an unknown commit"] if commits and unknown else []
-    return ", ".join(said)
+    texts += [f"commit {listed(commits)}"] if commits else []
+    texts += [f"{unknown} of them by an unknown commit"] if commits and unknown else []
+    return ", ".join(texts)
 
 
 def _commit(run: StoredRun) -> str:
