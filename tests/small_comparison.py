@@ -1,4 +1,4 @@
-"""A comparison that tests can afford: a plane through points, and an engine that needs no process of its own."""
+"""A small comparison for tests: a plane through points, and an engine that starts no processes."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ class Plane(Task):
 
 
 def write_task(path: Path, hook: str = "pass") -> str:
-    """Write the task, with something that happens before each epoch; its path."""
+    """Write the task, with a statement that runs before each epoch. Returns its path."""
     path.write_text(TASK.replace("HOOK", hook))
     return str(path)
 
@@ -64,7 +64,7 @@ def here(root: Path, workers: int | None = None) -> Iterator[Execute]:
 
 
 def numbers(root: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the runs of a store say, by folder, but for what a clock says."""
+    """The metrics of a store's runs by folder, without times."""
     runs = Store(root).runs()
     for run in runs:
         run.check()
@@ -77,5 +77,5 @@ def numbers(root: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def record(root: Path) -> dict[str, Any]:
-    """What comparison.json says."""
+    """The content of comparison.json."""
     return json.loads((root / "comparison.json").read_text())

@@ -1,4 +1,4 @@
-"""The command line: what commands write and print, and what they say to bad input."""
+"""The command line: what commands write and print, and their errors for bad input."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def _small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model of a matrix and two vectors, which takes no time to step."""
+    """A model of one matrix and two vectors, whose step takes almost no time."""
     monkeypatch.setitem(shapes.MODELS, "tiny", lambda: [(8, 16), (8,), (64,)])
 
 
@@ -105,7 +105,7 @@ def test_bench_scale_draws_and_writes(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("tiny")
-def test_bad_input_is_told_what_to_do(tmp_path: Path):
+def test_errors_for_bad_input_say_what_to_do(tmp_path: Path):
     step = ("bench", "step", "--device", "cpu")
     assert "unknown model 'alexnet': choose from resnet18, many-small" in refused(*step, "--model", "alexnet")
     assert "unknown optimizer 'adam': choose from adamplus-fused" in refused(*step, "--optimizer", "adam")
@@ -150,7 +150,7 @@ def test_a_step_report_has_no_figure(tmp_path: Path):
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich", "matplotlib"])
-def test_without_the_lab_the_command_says_what_to_install(missing: str):
+def test_without_the_lab_the_error_says_what_to_install(missing: str):
     code = f"import sys; sys.modules[{missing!r}] = None; import adamplus.cli"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -158,7 +158,7 @@ def test_without_the_lab_the_command_says_what_to_install(missing: str):
     assert "Traceback" not in done.stderr
 
 
-def test_a_terminal_without_the_signs_shows_others():
+def test_a_terminal_without_the_characters_shows_question_marks():
     report = Path(__file__).parent.parent / "results" / "step" / "h200.json"
     for arguments in (["--help"], ["bench", "show", str(report)]):
         command = [sys.executable, "-m", "adamplus.cli", *arguments]

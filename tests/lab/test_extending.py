@@ -1,4 +1,4 @@
-"""What docs/extending.md says is so: its files work as they are, and its messages are those that one gets."""
+"""docs/extending.md is correct: its files work as they are, and its messages are the real ones."""
 
 import csv
 import re
@@ -20,7 +20,7 @@ FILES = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where somebody has written the page's files."""
+    """A folder with the page's files."""
     for name, code in FILES.items():
         (tmp_path / name).write_text(code, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -57,14 +57,14 @@ def test_attributes_and_methods_are_those_of_a_task():
         assert repr(getattr(tasks.Task, name)).replace("'", '"') == default
 
 
-def says(message: str, folder: Path | None = None) -> str:
-    """What an error must say, which the page has too: there, the files are in the folder that one is in."""
+def pattern(message: str, folder: Path | None = None) -> str:
+    """Pattern of an error that the page has, too. On the page, the files are in the current folder."""
     assert f"`{message}`" in PAGE
     return f"^{re.escape(str(folder / message) if folder else message)}$"
 
 
-def test_messages_are_those_that_one_gets(folder: Path):
-    with pytest.raises(InputError, match=says("my_tsk.py: there is no such file; it should define a task")):
+def test_messages_are_the_real_ones(folder: Path):
+    with pytest.raises(InputError, match=pattern("my_tsk.py: there is no such file; it should define a task")):
         tasks.find("my_tsk.py")
     whole = FILES["my_task.py"]
     broken = {
@@ -78,7 +78,7 @@ def test_messages_are_those_that_one_gets(folder: Path):
     }
     for code, message in broken.items():
         (folder / "my_task.py").write_text(code, encoding="utf-8")
-        with pytest.raises(InputError, match=says(message, folder)):
+        with pytest.raises(InputError, match=pattern(message, folder)):
             tasks.find(str(folder / "my_task.py"))
     for text, message in {
         "rms-prop": "unknown optimizer 'rms-prop': did you mean rmsprop?",
@@ -87,7 +87,7 @@ def test_messages_are_those_that_one_gets(folder: Path):
             "momentum must be a number, True, False or None, got momentum=high in 'my_optimizer.py:momentum=high'"
         ),
     }.items():
-        with pytest.raises(InputError, match=says(message)):
+        with pytest.raises(InputError, match=pattern(message)):
             optimizers.parse(text)
     (folder / "my_optimizer.py").write_text(FILES["my_optimizer.py"].replace("contender =", "mine ="))
     with pytest.raises(InputError) as error:

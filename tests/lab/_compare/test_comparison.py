@@ -1,4 +1,4 @@
-"""Comparisons: what is run and chosen, what is kept, and what is said to bad input and bad luck."""
+"""Comparisons: trials, choices and final runs; reuse of stored runs; errors, kills and full disks."""
 
 import errno
 import io
@@ -38,7 +38,7 @@ from adamplus.lab.report import write as report_files
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No processes, and no page: both have tests of their own."""
+    """Use no processes and make no page: other tests cover both."""
     monkeypatch.setattr(local, "start", here)
     monkeypatch.setattr(comparison, "show", lambda root, console, alone: None)
 
@@ -48,8 +48,8 @@ def task(tmp_path: Path) -> str:
     return write_task(tmp_path / "plane.py")
 
 
-def said(*arguments: object, status: int) -> str:
-    """What the command says, on one line."""
+def output(*arguments: object, status: int) -> str:
+    """The output of the command, on one line."""
     words = [str(a) for a in arguments]
     result = CliRunner().invoke(app, ["compare", *words], env={"COLUMNS": "400", "TERM": "dumb"})
     assert result.exit_code == status, result.output
@@ -60,7 +60,7 @@ def runs(root: Path) -> list[Spec]:
     return [Spec.from_json(run.settings()["spec"]) for run in Store(root).runs()]
 
 
-def test_everybody_has_the_same_trials_and_seeds_and_the_best_trial_is_gone_on_with(tmp_path: Path, task: str):
+def test_all_contenders_have_the_same_trials_and_seeds_and_final_runs_use_the_best_trial(tmp_path: Path, task: str):
     outcome = compare([task], ["adam-plus", "sgd"], seeds=2, tune=3, out=tmp_path / "runs")
     assert (outcome.trained, outcome.kept, outcome.failures) == (10, 0, {})
     found = runs(tmp_path / "runs")
@@ -73,13 +73,13 @@ def test_everybody_has_the_same_trials_and_seeds_and_the_best_trial_is_gone_on_w
         losses = {Store(tmp_path / "runs").run(s).metrics()[-1]["validation_loss"]: s.settings["lr"] for s in trials}
         assert {spec.settings["lr"] for spec in finals} == {losses[min(losses)]}
         assert outcome.chosen[task][label] == finals[0].settings
-    told = record(tmp_path / "runs")
-    assert told["chosen"] == outcome.chosen
-    assert (told["tasks"], told["labels"], told["seeds"]) == ([task], ["adam-plus", "sgd"], [1, 2])
-    assert told["search"]["sgd"] == {"lr": str(CONTENDERS["sgd"].search["lr"])}
-    assert told["command"].startswith(f"adamplus compare {task} --optimizers adam-plus,sgd --seeds 2 --tune 3")
-    assert sorted(told["runs"]) == sorted(numbers(tmp_path / "runs"))
-    assert told["wall_seconds"] > 0
+    text = record(tmp_path / "runs")
+    assert text["chosen"] == outcome.chosen
+    assert (text["tasks"], text["labels"], text["seeds"]) == ([task], ["adam-plus", "sgd"], [1, 2])
+    assert text["search"]["sgd"] == {"lr": str(CONTENDERS["sgd"].search["lr"])}
+    assert text["command"].startswith(f"adamplus compare {task} --optimizers adam-plus,sgd --seeds 2 --tune 3")
+    assert sorted(text["runs"]) == sorted(numbers(tmp_path / "runs"))
+    assert text["wall_seconds"] > 0
 
 
 PASSING = '''"""A weight on its way from 0 to 1: validation wants 0.4, test 1."""
@@ -124,7 +124,7 @@ def test_settings_are_chosen_by_validation_data_after_the_last_epoch(tmp_path: P
     assert {spec.settings["lr"] for spec in found if spec.phase == "final"} == {chosen}
 
 
-def test_a_plan_hands_on_what_was_asked_for_and_the_command_says_it(task: str):
+def test_options_of_a_request_reach_the_runs_and_the_rerun_command(task: str):
     request = Request([task], ["sgd"], seeds=1, tune=2, epochs=3, search="grid", first_batch=48, probe=True)
     made = plan(replace(request, device="cpu", out=Path("out")))
     (contender,) = made.contenders
@@ -137,7 +137,7 @@ def test_a_plan_hands_on_what_was_asked_for_and_the_command_says_it(task: str):
     assert (there.device, there.precision) == ("cuda:0", "bfloat16")
 
 
-def test_runs_that_are_there_are_kept(tmp_path: Path, task: str):
+def test_stored_runs_are_reused(tmp_path: Path, task: str):
     compare([task], ["sgd"], seeds=2, tune=2, out=tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.json*")}
     again = compare([task], ["sgd"], seeds=3, tune=2, out=tmp_path)
@@ -153,7 +153,7 @@ def test_an_edited_task_is_another_task(tmp_path: Path, task: str):
     assert compare([task], ["sgd"], seeds=1, out=tmp_path).trained == 1
 
 
-def test_what_is_fixed_is_not_searched_and_what_is_not_tuned_is_in_the_middle(tmp_path: Path, task: str):
+def test_fixed_settings_are_not_searched_and_untuned_ones_are_the_middle_of_their_range(tmp_path: Path, task: str):
     fixed, rates = "adam:lr=0.3;betas=(0.5, 0.9)", CONTENDERS["adam"].search["lr"]
     outcome = compare([task], [fixed, "adam"], seeds=1, tune=2, out=tmp_path / "tuned")
     assert outcome.trained == 1 + 2 + 1
@@ -169,7 +169,7 @@ RANGES = {"lr": LogUniform(0.01, 10.0), "beta": LogUniform(0.1, 1.0)}
 
 
 @pytest.mark.parametrize("kind", ["random", "grid"])
-def test_trials_are_the_same_whenever_asked_for_and_cover_each_range_evenly(kind: Any):
+def test_trials_are_repeatable_and_cover_each_range_evenly(kind: Any):
     tried = _search.trials(RANGES, 6, kind, "digest")
     assert tried == _search.trials(RANGES, 6, kind, "digest")
     for key, values in RANGES.items():
@@ -182,7 +182,7 @@ def test_trials_are_the_same_whenever_asked_for_and_cover_each_range_evenly(kind
         assert tried != _search.trials(RANGES, 6, kind, "another")
 
 
-def test_trials_depend_neither_on_how_a_path_is_spelled_nor_on_who_is_tried_nor_on_a_comment(
+def test_trials_do_not_depend_on_the_spelling_of_a_path_the_optimizer_or_a_comment(
     tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -207,38 +207,38 @@ def test_trials_without_a_result_lose_and_the_edge_is_noted():
     assert _search.choose(tried, [None] * 4, lr, "lower") == _search.Choice(_search.middle(lr), [], 0)
 
 
-def test_a_best_trial_at_the_edge_is_told_of(tmp_path: Path, task: str):
+def test_a_best_trial_at_the_edge_of_the_range_is_reported(tmp_path: Path, task: str):
     # a rate of Adam's that suits a plane in sixteen steps is far above those that suit networks
-    told = said(task, "--optimizers", "adam", "--seeds", 1, "--tune", 3, "--out", tmp_path, status=0)
-    assert "is best, and nothing beyond it was tried" in told
+    text = output(task, "--optimizers", "adam", "--seeds", 1, "--tune", 3, "--out", tmp_path, status=0)
+    assert "is best, and nothing beyond it was tried" in text
     assert record(tmp_path)["edge"] == {task: {"adam": ["lr"]}}
 
 
-def test_a_diverged_run_is_a_result_and_kept(tmp_path: Path, task: str):
+def test_a_diverged_run_is_a_result_and_is_reused(tmp_path: Path, task: str):
     options = (task, "--optimizers", "sgd:lr=1e30,sgd:lr=0.1", "--seeds", 1, "--out", tmp_path)
-    assert "diverged: " in said(*options, status=0)
-    assert "Final runs: 0 to train, 2 there already" in said(*options, status=0)
+    assert "diverged: " in output(*options, status=0)
+    assert "Final runs: 0 to train, 2 there already" in output(*options, status=0)
 
 
 def test_a_task_that_raises_does_not_stop_the_others(tmp_path: Path, task: str):
     hook = 'if epoch == 2 and not Path(__file__ + ".mended").exists(): raise RuntimeError("the sky\\n fell")'
     broken = write_task(tmp_path / "broken.py", hook)
     options = (broken, task, "--optimizers", "sgd,adam", "--seeds", 1, "--out", tmp_path / "runs")
-    told = said(*options, status=1)
-    assert f"{broken} · sgd · seed 1: RuntimeError: the sky fell" in told
-    assert f"{broken} · adam · seed 1: RuntimeError: the sky fell" in told
+    text = output(*options, status=1)
+    assert f"{broken} · sgd · seed 1: RuntimeError: the sky fell" in text
+    assert f"{broken} · adam · seed 1: RuntimeError: the sky fell" in text
     ends = {spec.task: (Store(tmp_path / "runs").run(spec).end() or {})["status"] for spec in runs(tmp_path / "runs")}
     assert ends == {broken: "failed", task: "finished"}
     Path(broken + ".mended").touch()
-    assert "Final runs: 2 to train, 2 there already" in said(*options, status=0)
+    assert "Final runs: 2 to train, 2 there already" in output(*options, status=0)
     assert len(numbers(tmp_path / "runs")) == 4
 
 
-def test_a_task_that_finds_no_file_has_failed_and_the_disk_is_not_to_blame(tmp_path: Path, task: str):
+def test_a_missing_file_of_a_task_fails_the_run_and_is_not_reported_as_a_full_disk(tmp_path: Path, task: str):
     lost = write_task(tmp_path / "lost.py", "open('no/such/file')")
     options = (lost, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
-    assert "no/such/file" in said(*options, status=1)
-    assert "Final runs: 1 to train, 1 there already" in said(*options, status=1)
+    assert "no/such/file" in output(*options, status=1)
+    assert "Final runs: 1 to train, 1 there already" in output(*options, status=1)
 
 
 def test_a_task_that_raises_before_its_first_epoch_has_failed_too(tmp_path: Path, task: str):
@@ -247,26 +247,26 @@ def test_a_task_that_raises_before_its_first_epoch_has_failed_too(tmp_path: Path
     body = f"{second}\n        Path(__file__ + '.called').touch(); return nn.Linear(4, 1)"
     early.write_text(early.read_text().replace("return nn.Linear(4, 1)", body))
     options = (early, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
-    assert f"{early} · sgd · seed 1: ValueError: no model" in said(*options, status=1)
+    assert f"{early} · sgd · seed 1: ValueError: no model" in output(*options, status=1)
     Path(f"{early}.called").unlink()
-    assert "Final runs: 1 to train, 1 there already" in said(*options, status=1)
+    assert "Final runs: 1 to train, 1 there already" in output(*options, status=1)
 
 
-def test_a_failed_run_goes_on_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_run_continues_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     hook = """Path(__file__ + ".epochs").open("a").write(f"{epoch} ")
         if epoch == 2 and not Path(__file__ + ".mended").exists(): raise RuntimeError("the sky fell")"""
     broken = write_task(tmp_path / "broken.py", hook)
     options = (broken, "--optimizers", "adam-plus", "--seeds", 1)
     with monkeypatch.context() as patch:
         patch.setattr(attempt, "train", partial(attempt.train, checkpoint_every=0.0))
-        said(*options, "--out", tmp_path / "runs", status=1)
+        output(*options, "--out", tmp_path / "runs", status=1)
         (run,) = Store(tmp_path / "runs").runs()
         assert (run.checkpoint() or {})["epoch"] == 2
         Path(broken + ".mended").touch()
-        said(*options, "--out", tmp_path / "runs", status=0)
+        output(*options, "--out", tmp_path / "runs", status=0)
     assert Path(broken + ".epochs").read_text() == "0 1 2 2 3 "
     assert run.checkpoint() is None
-    said(*options, "--out", tmp_path / "undisturbed", status=0)
+    output(*options, "--out", tmp_path / "undisturbed", status=0)
     assert numbers(tmp_path / "runs") == numbers(tmp_path / "undisturbed")
 
 
@@ -283,51 +283,51 @@ def test_a_run_that_fails_before_it_begins_is_recorded_and_others_go_on(
     options = (changed, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
     with monkeypatch.context() as patch:
         patch.setattr(attempt, "train", refused)
-        assert f"{changed} · sgd · seed 1: changed.py has changed since" in said(*options, status=1)
+        assert f"{changed} · sgd · seed 1: changed.py has changed since" in output(*options, status=1)
     ends = {spec.task: Store(tmp_path / "runs").run(spec).end() or {} for spec in runs(tmp_path / "runs")}
     assert ends[task]["status"] == "finished"
     assert (ends[changed]["status"], ends[changed]["reason"][:22]) == ("failed", "changed.py has changed")
-    assert "Final runs: 1 to train, 1 there already" in said(*options, status=0)
+    assert "Final runs: 1 to train, 1 there already" in output(*options, status=0)
     assert all("versions" in run.settings() for run in Store(tmp_path / "runs").runs())
 
 
-def test_a_task_that_exits_reads_as_what_it_is(tmp_path: Path, task: str):
+def test_a_task_that_calls_exit_is_reported_as_failed(tmp_path: Path, task: str):
     exits = write_task(tmp_path / "exits.py", "raise SystemExit(3)")
-    told = said(exits, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs", status=1)
-    assert f"{exits} · sgd · seed 1: the task called sys.exit(3)" in told
-    assert "[2/2]" in told
+    text = output(exits, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs", status=1)
+    assert f"{exits} · sgd · seed 1: the task called sys.exit(3)" in text
+    assert "[2/2]" in text
 
 
-def test_a_file_beside_the_folder_is_not_in_it(tmp_path: Path):
+def test_files_beside_the_store_do_not_concern_it(tmp_path: Path):
     (tmp_path / "runs").mkdir()
     for name, inside in (("runs/x", True), ("runs-data/x", False), ("runs/../data/x", False)):
         error = FileNotFoundError(errno.ENOENT, "none", str(tmp_path / name))
         assert attempt.concerns_store(error, tmp_path / "runs") is inside
 
 
-def test_kept_runs_that_something_else_has_made_are_told_of_once(tmp_path: Path, task: str):
+def test_reused_runs_of_other_versions_are_reported_once(tmp_path: Path, task: str):
     options = (task, "--optimizers", "sgd", "--seeds", 2, "--tune", 2, "--out", tmp_path)
-    assert "Kept" not in said(*options, status=0)
-    assert "Kept" not in said(*options, status=0)
+    assert "Kept" not in output(*options, status=0)
+    assert "Kept" not in output(*options, status=0)
     assert record(tmp_path)["kept_of"] == []
     for run in Store(tmp_path).runs():
         settings = run.settings()
         settings["versions"]["torch"] = "1.0"
         write_json(run.folder / SETTINGS, settings)
-    told = said(*options, status=0)
-    assert told.count("Kept") == 1
-    assert f"Kept 2 runs of torch 1.0; this is torch {torch.__version__}: remove them, or pass another --out" in told
+    text = output(*options, status=0)
+    assert text.count("Kept") == 1
+    assert f"Kept 2 runs of torch 1.0; this is torch {torch.__version__}: remove them, or pass another --out" in text
     (other,) = record(tmp_path)["kept_of"]
     assert (other["runs"], other["torch"]) == (4, "1.0")
 
 
-def test_a_changed_commit_is_told_of(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
-    said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=0)
+def test_reused_runs_of_another_commit_are_reported(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
+    output(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=0)
     (run,) = Store(tmp_path).runs()
     write_json(run.folder / SETTINGS, run.settings() | {"git": {"commit": "a" * 40, "dirty": True}})
     monkeypatch.setattr(provenance, "git_state", lambda: {"commit": "b" * 40, "dirty": False})
-    told = said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=0)
-    assert "Kept 1 run of commit aaaaaaa with changes; this is commit bbbbbbb: remove" in told
+    text = output(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=0)
+    assert "Kept 1 run of commit aaaaaaa with changes; this is commit bbbbbbb: remove" in text
 
 
 def test_the_time_of_a_stopped_attempt_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -335,20 +335,20 @@ def test_the_time_of_a_stopped_attempt_counts(tmp_path: Path, monkeypatch: pytes
         if now.optimizer == "adam" and not Path(__file__ + ".mended").exists(): raise KeyboardInterrupt"""
     task = write_task(tmp_path / "slow.py", hook)
     options = (task, "--optimizers", "sgd,adam", "--seeds", 1, "--out", tmp_path / "runs")
-    said(*options, status=130)
+    output(*options, status=130)
     first = record(tmp_path / "runs")["wall_seconds"]
     assert first >= 0.2  # four epochs
     Path(task + ".mended").touch()
-    said(*options, status=0)
+    output(*options, status=0)
     both = record(tmp_path / "runs")["wall_seconds"]
     assert both >= first + 0.2
-    said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs", status=0)
+    output(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs", status=0)
     assert record(tmp_path / "runs")["wall_seconds"] < both  # another command, whose run was there
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_is_reported_and_nothing_is_lost(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
     options = (task, "--optimizers", "sgd,adam-plus", "--seeds", 2, "--tune", 2)
-    said(*options, "--out", tmp_path / "undisturbed", status=0)
+    output(*options, "--out", tmp_path / "undisturbed", status=0)
     left, append = iter(range(10)), Run.append
 
     def full(run: Run, line: dict[str, Any]) -> None:
@@ -358,10 +358,10 @@ def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path, task: str, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(Run, "append", full)
-        told = said(*options, "--out", tmp_path / "runs", status=1)
-        assert "the disk is full" in told
-        assert "give the same command again" in told
-    assert "Search: 2 to train, 2 there already" in said(*options, "--out", tmp_path / "runs", status=0)
+        text = output(*options, "--out", tmp_path / "runs", status=1)
+        assert "the disk is full" in text
+        assert "give the same command again" in text
+    assert "Search: 2 to train, 2 there already" in output(*options, "--out", tmp_path / "runs", status=0)
     assert numbers(tmp_path / "runs") == numbers(tmp_path / "undisturbed")
 
 
@@ -377,28 +377,28 @@ def small_disk(tmp_path: Path) -> Any:
     subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_disk_that_really_is_full_loses_nothing(tmp_path: Path, task: str, small_disk: Path):
+def test_a_mounted_disk_that_is_full_loses_nothing(tmp_path: Path, task: str, small_disk: Path):
     options = (task, "--optimizers", "sgd,adam-plus,adam", "--seeds", 6)
-    said(*options, "--out", tmp_path / "undisturbed", status=0)
-    assert "the disk is full" in said(*options, "--out", small_disk / "runs", status=1)
+    output(*options, "--out", tmp_path / "undisturbed", status=0)
+    assert "the disk is full" in output(*options, "--out", small_disk / "runs", status=1)
     subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
-    said(*options, "--out", small_disk / "runs", status=0)
+    output(*options, "--out", small_disk / "runs", status=0)
     assert numbers(small_disk / "runs") == numbers(tmp_path / "undisturbed")
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path, task: str):
     (tmp_path / "file").touch()
-    assert "cannot be written to" in said(task, "--out", tmp_path / "file", status=2)
+    assert "cannot be written to" in output(task, "--out", tmp_path / "file", status=2)
 
 
-def test_two_comparisons_do_not_share_a_folder(tmp_path: Path, task: str):
+def test_two_comparisons_cannot_write_to_one_folder(tmp_path: Path, task: str):
     with Store(tmp_path).lock():
-        told = said(task, "--out", tmp_path, status=2)
-    assert f"another comparison is writing to {tmp_path} (process {os.getpid()})" in told
-    said(task, "--optimizers", "sgd", "--out", tmp_path, status=0)
+        text = output(task, "--out", tmp_path, status=2)
+    assert f"another comparison is writing to {tmp_path} (process {os.getpid()})" in text
+    output(task, "--optimizers", "sgd", "--out", tmp_path, status=0)
 
 
-def test_names_never_lead_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_names_of_tasks_never_lead_out_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "inside" / "deep").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "inside" / "deep")
     write_task(tmp_path / "inside" / "<img src=x>.py")
@@ -431,21 +431,21 @@ DAMAGE: dict[str, Callable[[Run], object]] = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_corrupt_run_is_named_set_aside_and_done_again(tmp_path: Path, task: str, damage: str):
     options = (task, "--optimizers", "sgd,adam-plus", "--seeds", 2, "--out", tmp_path)
-    said(*options, status=0)
+    output(*options, status=0)
     undisturbed = numbers(tmp_path)
     name = sorted(undisturbed)[1]
     DAMAGE[damage](Run(tmp_path / name))
-    told = said(*options, status=0)
+    text = output(*options, status=0)
     assert (
         f"{name} is damaged: moved to aside/{name.removeprefix('runs/').replace('/', '-')}.1, to be trained again"
-        in told
+        in text
     )
-    assert "Final runs: 1 to train, 3 there already" in told
+    assert "Final runs: 1 to train, 3 there already" in text
     assert numbers(tmp_path) == undisturbed
     assert len(list((tmp_path / "aside").iterdir())) == 1
 
 
-def test_a_run_killed_before_it_said_what_it_is_was_never_there(tmp_path: Path, task: str):
+def test_a_run_killed_before_it_wrote_its_settings_is_trained_anew(tmp_path: Path, task: str):
     compare([task], ["sgd"], seeds=1, out=tmp_path)
     (run,) = Store(tmp_path).runs()
     for path in run.folder.iterdir():
@@ -455,7 +455,7 @@ def test_a_run_killed_before_it_said_what_it_is_was_never_there(tmp_path: Path, 
     assert not (tmp_path / "aside").exists()
 
 
-def test_who_stops_it_is_told_how_to_go_on(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
+def test_ctrl_c_prints_the_command_that_continues(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
     options = (task, "--optimizers", "sgd", "--seeds", 3, "--out", tmp_path)
     done = Watch.done
 
@@ -466,9 +466,9 @@ def test_who_stops_it_is_told_how_to_go_on(tmp_path: Path, task: str, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(Watch, "done", stopped_after_the_second)
-        told = said(*options, status=130)
-    assert f"the same command goes on from here: adamplus compare {task} --optimizers sgd" in told
-    assert "Final runs: 1 to train, 2 there already" in said(*options, status=0)
+        text = output(*options, status=130)
+    assert f"the same command goes on from here: adamplus compare {task} --optimizers sgd" in text
+    assert "Final runs: 1 to train, 2 there already" in output(*options, status=0)
 
 
 REFUSED = {
@@ -498,26 +498,26 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_bad_input_is_told_before_anything_is_run(tmp_path: Path, task: str, message: str):
+def test_bad_input_is_reported_before_any_run(tmp_path: Path, task: str, message: str):
     arguments = [task if word == "TASK" else word for word in REFUSED[message]]
-    told = said(*arguments, "--out", tmp_path / "runs", status=2)
-    assert message in told
-    assert "Traceback" not in told
+    text = output(*arguments, "--out", tmp_path / "runs", status=2)
+    assert message in text
+    assert "Traceback" not in text
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_optimizer_that_is_not_installed_is_told_of_before_anything_is_run(
+def test_an_optimizer_that_is_not_installed_is_reported_before_any_run(
     tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(sys.modules, "schedulefree", None)
-    told = said(task, "--optimizers", "sgd,schedule-free-sgd", "--out", tmp_path / "runs", status=2)
-    assert "schedule-free-sgd cannot be used: schedulefree is not installed: pip install schedulefree" in told
+    text = output(task, "--optimizers", "sgd,schedule-free-sgd", "--out", tmp_path / "runs", status=2)
+    assert "schedule-free-sgd cannot be used: schedulefree is not installed: pip install schedulefree" in text
 
 
-def test_ray_is_asked_for_where_it_is_missing(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
+def test_if_ray_is_missing_the_error_says_how_to_install_it(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(sys.modules, "adamplus.lab.engines.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'adamplus[ray]'" in said(task, "--engine", "ray", "--out", tmp_path, status=2)
+    assert "pip install 'adamplus[ray]'" in output(task, "--engine", "ray", "--out", tmp_path, status=2)
 
 
 def test_lists_are_cut_at_commas_outside_parentheses():
@@ -529,9 +529,9 @@ def test_a_comparison_ends_with_a_page_that_can_be_made_again(
 ):
     monkeypatch.setattr(comparison, "show", report_files.show)
     out = tmp_path / "runs"
-    told = said(task, "--optimizers", "adam-plus,sgd", "--seeds", 2, "--tune", 3, "--out", out, status=0)
-    assert "rank optimizer test loss n" in told
-    assert f"Report: {out / 'report.html'}" in told
+    text = output(task, "--optimizers", "adam-plus,sgd", "--seeds", 2, "--tune", 3, "--out", out, status=0)
+    assert "rank optimizer test loss n" in text
+    assert f"Report: {out / 'report.html'}" in text
     files = ("report.html", "table.csv", "table.md")
     written = {name: (out / name).read_bytes() for name in files}
     for name in files:
@@ -542,7 +542,7 @@ def test_a_comparison_ends_with_a_page_that_can_be_made_again(
     assert (out / "report.html").exists()
 
 
-def test_a_disk_that_is_full_when_the_report_is_written_is_no_success(
+def test_a_full_disk_while_the_report_is_written_is_an_error(
     tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
 ):
     def full(root: Path, console: Console) -> Path:
@@ -553,10 +553,10 @@ def test_a_disk_that_is_full_when_the_report_is_written_is_no_success(
 
     monkeypatch.setattr(comparison, "show", report_files.show)
     monkeypatch.setattr(report_files, "print_report", full)
-    assert "the disk is full" in said(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=1)
+    assert "the disk is full" in output(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=1)
 
 
-def test_a_terminal_shows_every_run_that_is_on(tmp_path: Path, task: str):
+def test_a_terminal_shows_every_run_in_progress(tmp_path: Path, task: str):
     store, text = Store(tmp_path), io.StringIO()
     console = Console(file=text, force_terminal=True, width=120, height=20, color_system=None)
     specs = [
@@ -581,7 +581,7 @@ def test_a_terminal_shows_every_run_that_is_on(tmp_path: Path, task: str):
     assert "0/4 runs" in shown
 
 
-def test_numbers_do_not_depend_on_who_asks(tmp_path: Path, task: str):
+def test_numbers_do_not_depend_on_the_random_state_of_the_caller(tmp_path: Path, task: str):
     torch.manual_seed(1)
     compare([task], ["adam-plus"], seeds=1, out=tmp_path / "one")
     torch.rand(7)

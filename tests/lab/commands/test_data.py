@@ -1,4 +1,4 @@
-"""`adamplus data …` prints what there is, and ends with a code that scripts can go by."""
+"""`adamplus data` prints the state of data sets, and its exit code can be used by scripts."""
 
 import hashlib
 from pathlib import Path
@@ -34,7 +34,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("toy")
-def test_where_tells_of_every_set(tmp_path: Path):
+def test_where_lists_every_data_set(tmp_path: Path):
     folder = write_wikitext(tmp_path)
     (folder / "wiki.test.tokens").unlink()
     printed = run("where", "--data", tmp_path).output
@@ -44,7 +44,7 @@ def test_where_tells_of_every_set(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("toy")
-def test_verify_ends_with_1_where_something_is_wrong(tmp_path: Path):
+def test_verify_exits_with_1_if_a_file_is_wrong(tmp_path: Path):
     nothing = run("verify", "--data", tmp_path)
     assert (nothing.exit_code, nothing.output) == (1, f"{tmp_path} has no data set\n")
     missing = run("verify", "toy", "--data", tmp_path)
@@ -61,7 +61,7 @@ def test_verify_ends_with_1_where_something_is_wrong(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("toy")
-def test_download_tells_where_the_set_is_and_on_which_terms(tmp_path: Path):
+def test_download_prints_the_folder_and_the_licence(tmp_path: Path):
     done = run("download", "toy", "--data", tmp_path)
     assert done.exit_code == 0, done.output
     assert f"toy is in {tmp_path / 'toy'}; free" in done.output
@@ -69,8 +69,8 @@ def test_download_tells_where_the_set_is_and_on_which_terms(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("toy")
-def test_what_goes_wrong_is_told_without_a_traceback(tmp_path: Path):
-    for arguments, told in (
+def test_errors_are_reported_without_a_traceback(tmp_path: Path):
+    for arguments, message in (
         (("download", "toy", "--data", tmp_path / "offline"), "https://toy.example/file: no connection"),
         (("download", "tay"), "unknown data set 'tay': did you mean toy"),
         (("verify", "tay"), "unknown data set 'tay'"),
@@ -78,12 +78,12 @@ def test_what_goes_wrong_is_told_without_a_traceback(tmp_path: Path):
     ):
         result = run(*arguments)
         assert result.exit_code == 2
-        assert told in " ".join(result.output.split())
+        assert message in " ".join(result.output.split())
         assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize("command", [("where",), ("verify",), ("download", "wikitext2")])
-def test_a_file_is_no_folder_of_data(command: tuple[str, ...], tmp_path: Path):
+def test_a_file_as_the_folder_of_data_is_an_error(command: tuple[str, ...], tmp_path: Path):
     (tmp_path / "file").write_text("")
     result = run(*command, "--data", tmp_path / "file")
     assert result.exit_code == 2

@@ -27,7 +27,7 @@ def store(
     first: int = 1,
     **values: list[float] | list[list[float]],
 ) -> Stored:
-    """Runs whose accuracies are these, a list a seed; accuracy while training is the same."""
+    """Stored runs with these accuracies, one list per seed. The accuracy in training is the same."""
     about = ABOUT if name.startswith("cifar") else {"metric": "perplexity", "better": "lower"}
     for optimizer, seeds in values.items():
         for seed, curve in enumerate(seeds, first):
@@ -61,14 +61,14 @@ class TestRules:
             ([0.80, 0.88, 0.83], [0.85, 0.95, 0.90], "not reproduced", "open", "open"),
         ],
     )
-    def test_a_relation_needs_the_margin_and_where_there_are_seeds_the_intervals(
+    def test_a_relation_needs_the_margin_and_with_several_seeds_the_intervals(
         self, plus: list[float], sgd: list[float], better: str, level: str, worse: str, tmp_path: Path
     ):
         found = store(tmp_path, adam_plus=plus, sgd=sgd)
         assert [rule.judge(found).verdict for rule in (BETTER, LEVEL, WORSE)] == [better, level, worse]
 
     @pytest.mark.parametrize(
-        ("plus", "sgd", "outcome"),
+        ("plus", "sgd", "verdict"),
         [
             ([0.9], [0.8], "reproduced"),
             ([0.9], [0.897], "reproduced"),
@@ -77,11 +77,11 @@ class TestRules:
             ([0.80, 0.88, 0.83], [0.85, 0.95, 0.90], "open"),
         ],
     )
-    def test_no_worse_is_level_or_ahead(self, plus: list[float], sgd: list[float], outcome: str, tmp_path: Path):
+    def test_no_worse_is_level_or_ahead(self, plus: list[float], sgd: list[float], verdict: str, tmp_path: Path):
         found = store(tmp_path, adam_plus=plus, sgd=sgd)
-        assert Versus("test", "no worse than", ("sgd",)).judge(found).verdict == outcome
+        assert Versus("test", "no worse than", ("sgd",)).judge(found).verdict == verdict
 
-    def test_one_rival_ahead_is_enough_and_those_to_come_do_not_matter(self, tmp_path: Path):
+    def test_one_optimizer_ahead_decides_even_if_others_have_not_run(self, tmp_path: Path):
         found = store(tmp_path, adam_plus=[0.8], sgd=[0.9])
         assert Versus("test", "better than", ("sgd", "adam")).judge(found).verdict == "not reproduced"
 
@@ -96,14 +96,14 @@ class TestRules:
         assert LEVEL.judge(found).verdict == "not reproduced"  # 2 % of 102.02 would be more than 2.02
         assert Versus("test", "comparable to", ("adam",)).judge(found).verdict == "reproduced"
 
-    def test_who_diverged_is_behind_and_who_is_missing_was_not_run_yet(self, tmp_path: Path):
+    def test_diverged_optimizers_are_behind_and_missing_ones_not_run_yet(self, tmp_path: Path):
         store(tmp_path, statuses="diverged", sgd=[0.95])
         found = store(tmp_path, adam_plus=[0.5])
         assert BETTER.judge(found) == Finding("reproduced", "test: Adam⁺ 0.5000 (n = 1), SGD diverged")
         missing = Versus("test", "better than", ("adam",)).judge(found)
         assert missing == Finding("not run yet", "test: Adam⁺ 0.5000 (n = 1); no run of Adam has ended")
 
-    def test_who_lost_runs_is_ahead_of_nobody_however_good_the_others_are(self, tmp_path: Path):
+    def test_an_optimizer_that_lost_runs_is_never_ahead(self, tmp_path: Path):
         store(tmp_path, statuses="diverged", adam_plus=[0.1])
         found = store(tmp_path, first=2, adam_plus=[0.9, 0.9], sgd=[0.8, 0.8], adam=[0.95, 0.95])
         assert BETTER.judge(found).verdict == "open"
@@ -113,7 +113,7 @@ class TestRules:
         assert Versus("test", "better than", ("adam",)).judge(found).verdict == "not reproduced"
         assert Versus("test", "worse than", ("adam",)).judge(found).verdict == "reproduced"
 
-    def test_level_with_somebody_who_lost_runs_is_open(self, tmp_path: Path):
+    def test_level_with_an_optimizer_that_lost_runs_is_open(self, tmp_path: Path):
         store(tmp_path, statuses="diverged", sgd=[0.1])
         found = store(tmp_path, first=2, adam_plus=[0.9], sgd=[0.9])
         assert LEVEL.judge(found).verdict == "open"
@@ -121,14 +121,14 @@ class TestRules:
     @pytest.mark.parametrize(
         ("sgd", "better", "level"), [(0.997, "open", "reproduced"), (0.99, "reproduced", "not reproduced")]
     )
-    def test_nobody_can_be_ahead_of_those_who_are_nearly_perfect(
+    def test_no_optimizer_can_be_ahead_of_a_nearly_perfect_one(
         self, sgd: float, better: str, level: str, tmp_path: Path
     ):
         found = store(tmp_path, adam_plus=[1.0], sgd=[sgd])
         assert [rule.judge(found).verdict for rule in (BETTER, LEVEL)] == [better, level]
         assert WORSE.judge(found).verdict == ("open" if sgd == 0.997 else "not reproduced")
 
-    def test_who_has_had_more_settings_is_compared_with_nobody_unless_all_have_had_all(self, tmp_path: Path):
+    def test_unequal_numbers_of_settings_are_open_unless_all_optimizers_have_had_all(self, tmp_path: Path):
         root, about = tmp_path / "paper" / "cifar10", {"metric": "accuracy", "better": "higher"}
 
         def add(name: str, value: float, **settings: float) -> Stored:
@@ -152,7 +152,7 @@ class TestRules:
         assert Versus("test", "better than", ("sgd",)).judge(add("adagrad", 0.5, lr=0.1)).verdict == "not run yet"
 
     @pytest.mark.parametrize("status", ["failed", None])
-    def test_as_many_settings_of_each_are_equal_and_runs_that_did_not_end_are_none(
+    def test_equal_numbers_of_settings_are_compared_and_unfinished_runs_do_not_count(
         self, status: str | None, tmp_path: Path
     ):
         root, given = tmp_path / "paper" / "cifar10", {"about": ABOUT, "task": "cifar10-paper"}
@@ -166,11 +166,11 @@ class TestRules:
         assert verdict.verdict == "reproduced"
         assert verdict.measured == "test: Adam 0.8000 (n = 1, best of 2), AdaGrad 0.7000 (n = 1, best of 2)"
 
-    def test_two_who_diverged_show_nothing(self, tmp_path: Path):
+    def test_two_diverged_optimizers_show_nothing(self, tmp_path: Path):
         found = store(tmp_path, statuses="diverged", adam_plus=[0.1], sgd=[0.1])
         assert {rule.judge(found).verdict for rule in (BETTER, LEVEL, WORSE)} == {"not reproduced"}
 
-    def test_runs_that_do_not_tell_of_a_panel_have_not_diverged(self, tmp_path: Path):
+    def test_runs_without_a_panels_metric_have_not_diverged(self, tmp_path: Path):
         add_run(tmp_path / "paper" / "cifar10", "adam-plus:lr=0.1", [0.9], about={"metric": "other"})
         found = store(tmp_path, sgd=[0.8])
         assert BETTER.judge(found).verdict == "not run yet"
@@ -182,7 +182,7 @@ class TestRules:
         assert "Adam⁺ 0.6000" in Versus("test", "better than", ("sgd",), early=True).judge(found).measured
 
     @pytest.mark.parametrize(
-        ("outcomes", "together_"),
+        ("verdicts", "together_"),
         [
             (["reproduced", "reproduced"], "reproduced"),
             (["reproduced", "not run yet"], "not run yet"),
@@ -192,25 +192,25 @@ class TestRules:
             (["open", "not reproduced", "reproduced"], "not reproduced"),
         ],
     )
-    def test_a_claim_of_several_things_needs_all(self, outcomes: list[Any], together_: str):
-        assert together(Finding(outcome, "") for outcome in outcomes).verdict == together_
+    def test_a_claim_with_several_rules_needs_all_of_them(self, verdicts: list[Any], together_: str):
+        assert together(Finding(verdict, "") for verdict in verdicts).verdict == together_
 
     def test_the_page_follows_from_the_runs(self, tmp_path: Path):
         values: dict[str, Any] = {name.replace("-", "_"): [0.8] for name in NAMES}
         store(tmp_path, **{**values, "adam_plus": [0.9]})
         store(tmp_path, "cifar100", **values)
         assert folders(tmp_path) == ["paper"]
-        text = told(tmp_path, figures=[Path("figures/paper-cifar10.png")])
-        outcomes = outcomes_of(text)
-        assert outcomes["CIFAR-10: best in test accuracy"] == "reproduced"
-        assert outcomes["CIFAR-100: best in test accuracy"] == "not reproduced"
-        assert outcomes["CIFAR-100: Adam⁺ ends where NIGT ends"] == "reproduced"
-        assert outcomes["WikiText-2, test: level with SGD"] == "not run yet"
-        assert outcomes["SWB-300: level with momentum SGD, ahead of the rest"] == "cannot be run"
-        assert outcomes["Ahead of Adam on all tasks"] == "not reproduced"
+        text = page_text(tmp_path, figures=[Path("figures/paper-cifar10.png")])
+        verdicts = verdicts_of(text)
+        assert verdicts["CIFAR-10: best in test accuracy"] == "reproduced"
+        assert verdicts["CIFAR-100: best in test accuracy"] == "not reproduced"
+        assert verdicts["CIFAR-100: Adam⁺ ends where NIGT ends"] == "reproduced"
+        assert verdicts["WikiText-2, test: level with SGD"] == "not run yet"
+        assert verdicts["SWB-300: level with momentum SGD, ahead of the rest"] == "cannot be run"
+        assert verdicts["Ahead of Adam on all tasks"] == "not reproduced"
         assert "![paper-cifar10](figures/paper-cifar10.png)" in text
 
-    def test_every_claim_says_its_rules(self):
+    def test_every_claim_shows_its_rules(self):
         texts = [rule.text for claim in CLAIMS for _, rule in claim.rules]
         assert all(len(text) > 30 for text in texts)
         assert len({claim.title for claim in CLAIMS}) == len(CLAIMS)
@@ -218,23 +218,23 @@ class TestRules:
     def test_the_page_begins_with_results(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9, 0.92], sgd=[0.8])
         store(tmp_path, statuses="diverged", adam=[0.1])
-        text = told(tmp_path)
+        text = page_text(tmp_path)
         row = "ResNet18 on CIFAR-10 | paper | 2 | test accuracy | 0.910 ± 0.010 (n = 2) | – | 0.8000 (n = 1) | – | – |"
         assert f"| {row} diverged |" in text
         assert text.index(row) < text.index("| claim |") < text.index("### 1.")
 
-    def test_the_time_to_a_target_is_told(self, tmp_path: Path):
+    def test_the_time_to_a_target_is_reported(self, tmp_path: Path):
         store(tmp_path, adam_plus=[[0.5, 0.9, 0.92], [0.9, 0.8, 0.95]], sgd=[[0.5, 0.6, 0.89]], nigt=[[0.95], [0.1]])
         store(tmp_path, statuses="diverged", adam=[[0.95]])
-        row = next(line for line in told(tmp_path).splitlines() if "| test accuracy 0.9 |" in line)
+        row = next(line for line in page_text(tmp_path).splitlines() if "| test accuracy 0.9 |" in line)
         # two seconds an epoch; runs that diverged reach nothing
         cells = ["3.00 s, epoch 2", "2.00 s, epoch 1 (1 of 2 runs)", "not reached", "–", "–", "–"]
         assert row == f"| ResNet18 on CIFAR-10 | paper | test accuracy 0.9 | {' | '.join(cells)} |"
-        assert "test perplexity 120" not in told(tmp_path)
+        assert "test perplexity 120" not in page_text(tmp_path)
 
-    def test_each_group_of_runs_has_a_line_that_says_where_it_comes_from(self, tmp_path: Path):
+    def test_each_group_of_runs_has_a_line_with_its_origin(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9, 0.92], sgd=[0.8])
-        (line,) = (line for line in told(tmp_path).splitlines() if line.startswith("- *paper*, ResNet18"))
+        (line,) = (line for line in page_text(tmp_path).splitlines() if line.startswith("- *paper*, ResNet18"))
         assert (
             "3 of 3 runs finished; a machine; 2026-01-01; python 3.11, torch 2.13, commit 0123456789; data: not" in line
         )
@@ -243,50 +243,50 @@ class TestRules:
 
     def test_a_remark_on_runs_is_shown_below_the_times_and_marks_them(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9], sgd=[0.8])
-        assert "\\*" not in told(tmp_path)
-        assert "test accuracy 0.9 | 4.00 s, epoch 2 |" in told(tmp_path)
+        assert "\\*" not in page_text(tmp_path)
+        assert "test accuracy 0.9 | 4.00 s, epoch 2 |" in page_text(tmp_path)
         remarks = tmp_path / "paper" / "cifar10" / "remarks.json"
         remarks.write_text('{"remark": "The GPU was shared.", "untimed": ["adam-plus"]}')
-        text = told(tmp_path)
+        text = page_text(tmp_path)
         assert "test accuracy 0.9 | epoch 2 |" in text
         assert "\n\\* *paper*, ResNet18 on CIFAR-10: The GPU was shared.\n" in text
         assert "| ResNet18 on CIFAR-10 | paper\\* | " in text
         remarks.write_text('["The GPU was shared."]')
         with pytest.raises(InputError, match=r"remarks.json cannot be read .* write \{"):
-            told(tmp_path)
+            page_text(tmp_path)
 
-    def test_runs_on_other_data_are_no_answer_to_the_paper(self, tmp_path: Path):
+    def test_runs_on_other_data_do_not_answer_the_paper(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.7], adam=[0.8])
-        (row,) = (line for line in told(tmp_path).splitlines() if line.startswith("| 2. CIFAR-10: best in test"))
+        (row,) = (line for line in page_text(tmp_path).splitlines() if line.startswith("| 2. CIFAR-10: best in test"))
         assert row.endswith("| **not reproduced** |")
         (tmp_path / "paper" / "cifar10" / "data.json").write_text('{"data": "not the official CIFAR-10 (a)"}')
-        (row,) = (line for line in told(tmp_path).splitlines() if line.startswith("| 2. CIFAR-10: best in test"))
+        (row,) = (line for line in page_text(tmp_path).splitlines() if line.startswith("| 2. CIFAR-10: best in test"))
         assert row.endswith("| does not hold |")
 
-    def test_settings_that_are_not_the_best_are_told_with_what_came_of_them(self, tmp_path: Path):
+    def test_settings_that_are_not_the_best_are_listed_with_their_results(self, tmp_path: Path):
         root = tmp_path / "paper" / "cifar10"
         for rate, value in (("0.001", 0.7), ("0.01", 0.8), ("0.1", 0.6)):
             add_run(root, f"adam:lr={rate}", [0.1, value], about=ABOUT, lr=float(rate), task="cifar10-paper")
-        lines = [line for line in told(tmp_path).splitlines() if line.startswith("| paper | cifar10 | Adam |")]
+        lines = [line for line in page_text(tmp_path).splitlines() if line.startswith("| paper | cifar10 | Adam |")]
         assert [line.split(" | ")[3:5] for line in lines] == [
             ["lr=0.01 (best of 3)", "0.8000 (n = 1)"],
             ["lr=0.001", "0.7000 (n = 1)"],
             ["lr=0.1", "0.6000 (n = 1)"],
         ]
 
-    def test_runs_that_know_no_commit_are_counted(self, tmp_path: Path):
+    def test_runs_without_a_commit_are_counted(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9], sgd=[0.8, 0.7])
         path = next((tmp_path / "paper" / "cifar10" / "runs").glob("*/adam-plus/*/settings.json"))
         path.write_text(json.dumps({**json.loads(path.read_text()), "git": {"commit": None, "dirty": None}}))
-        assert "commit 0123456789, 1 of them by an unknown commit; data" in told(tmp_path)
+        assert "commit 0123456789, 1 of them by an unknown commit; data" in page_text(tmp_path)
 
-    def test_what_is_missing_is_said_once_and_only_licensed_data_cannot_be_had(self, tmp_path: Path):
+    def test_missing_data_is_listed_once_and_only_if_it_cannot_be_downloaded(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9], adam=[0.8])
-        text = told(tmp_path, absent=EXPERIMENTS)
-        outcomes = outcomes_of(text)
-        assert outcomes["WikiText-2, test: level with SGD"] == "not run yet"
-        assert outcomes["SWB-300: level with momentum SGD, ahead of the rest"] == "cannot be run"
-        assert outcomes["Ahead of Adam on all tasks"] == "not run yet"
+        text = page_text(tmp_path, absent=EXPERIMENTS)
+        verdicts = verdicts_of(text)
+        assert verdicts["WikiText-2, test: level with SGD"] == "not run yet"
+        assert verdicts["SWB-300: level with momentum SGD, ahead of the rest"] == "cannot be run"
+        assert verdicts["Ahead of Adam on all tasks"] == "not run yet"
         assert text.count("the data was not there") == 1  # others have only not been run
         assert text.count("LDC97S62, Switchboard") == 2  # there, and in the claim about it
         assert "cifar100: not run yet; wikitext2: not run yet; swb300: cannot be run" in text
@@ -295,7 +295,7 @@ class TestRules:
         store(tmp_path, adam_plus=[0.9], sgd=[0.8])
         path = next((tmp_path / "paper" / "cifar10" / "runs").glob("*/sgd/*/end.json"))
         path.write_text("{")
-        text = told(tmp_path)
+        text = page_text(tmp_path)
         assert f"- cannot be read: paper/cifar10/runs/cifar10-paper/sgd/{path.parent.name}: end.json" in text
 
 
@@ -305,7 +305,7 @@ class TestRunsThatCount:
             add_run(root / protocol / "cifar10", **{"label": "adam-plus", "about": ABOUT, **one})
         return read(root, protocol, EXPERIMENTS["cifar10"])
 
-    def test_the_newest_of_each_seed_whatever_code_has_made_it(self, tmp_path: Path):
+    def test_the_newest_run_of_each_seed_counts_for_any_version_of_the_code(self, tmp_path: Path):
         found = self.runs(
             tmp_path,
             {"values": [0.7], "seed": 1, "started": "2026-01-03", "task_digest": "new"},
@@ -315,7 +315,7 @@ class TestRunsThatCount:
         assert [run.last("test_accuracy") for run in found.runs] == [0.7, 0.6]
 
     @pytest.mark.parametrize("held_out", [True, False])
-    def test_of_several_settings_the_best_on_validation_data_counts_or_on_test_data_where_there_is_none(
+    def test_the_best_settings_on_validation_data_count_or_on_test_data_if_there_is_no_other(
         self, held_out: bool, tmp_path: Path
     ):
         root = tmp_path / "paper" / "cifar10"
@@ -348,11 +348,9 @@ class TestRunsThatCount:
         one = found.contenders["adam-plus"]
         assert (one.last("test_accuracy").mean, len(one.runs), one.tried) == (pytest.approx(0.8), 2, 1)
         assert one.trials == 4
-        assert "--protocol tuned --seeds 2 --tune 4" in told(tmp_path)
+        assert "--protocol tuned --seeds 2 --tune 4" in page_text(tmp_path)
 
-    def test_of_two_searches_with_other_things_fixed_the_newer_counts_and_unequal_ones_leave_claims_open(
-        self, tmp_path: Path
-    ):
+    def test_the_newer_of_two_searches_counts_and_unequal_searches_leave_claims_open(self, tmp_path: Path):
         fixed = {"label": "adam-plus:beta=0.1", "started": "2026-01-01"}
         found = self.runs(
             tmp_path,
@@ -364,7 +362,7 @@ class TestRunsThatCount:
         )
         one = found.contenders["adam-plus"]
         assert (one.label, one.tried, one.trials, one.last("test_accuracy").mean) == ("adam-plus", 1, 3, 0.8)
-        text = told(tmp_path)
+        text = page_text(tmp_path)
         assert "tuned*: open. searches of different lengths: Adam⁺ 3 trials, Momentum SGD 1 trials" in text
         assert "--tune 3 --optimizers adam-plus --" in text
         assert "--tune 1 --optimizers msgd --" in text
@@ -373,19 +371,19 @@ class TestRunsThatCount:
     def test_the_command_names_the_points_of_the_grid_that_were_run(self, tmp_path: Path):
         labels = ("adam-plus:lr=0.1;beta=0.1;weight_decay=0", "nigt:lr=0.1;momentum=0.1;weight_decay=0")
         self.runs(tmp_path, *({"values": [0.9], "label": label} for label in labels))
-        assert "--optimizers adam-plus,nigt:momentum=0.1 --" in told(tmp_path)
+        assert "--optimizers adam-plus,nigt:momentum=0.1 --" in page_text(tmp_path)
 
     def test_figures_show_runs_that_have_ended(self, tmp_path: Path):
         only_begun = self.runs(tmp_path, {"values": [0.9], "epochs": 2, "status": None})
         assert figures([only_begun], tmp_path / "figures") == []
 
 
-def told(root: Path, absent: Any = ("swb300",), figures: Any = ()) -> str:
+def page_text(root: Path, absent: Any = ("swb300",), figures: Any = ()) -> str:
     """The page."""
     stored = {f: {name: read(root, f, one) for name, one in EXPERIMENTS.items()} for f in folders(root)}
     return page(stored, absent, figures, root)
 
 
-def outcomes_of(text: str) -> dict[str, str]:
-    """Of the paper's own budget, by the titles of claims."""
+def verdicts_of(text: str) -> dict[str, str]:
+    """Verdicts for the paper's own budget, by the titles of claims."""
     return dict(re.findall(r"^\| \d+\. (.*?) \| [\d.]+ \| \**(.*?)\** \|", text, flags=re.MULTILINE))

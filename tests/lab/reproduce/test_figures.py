@@ -19,14 +19,14 @@ METRICS = {"cifar10": "accuracy", "cifar100": "accuracy", "wikitext2": "perplexi
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
-    """Figures that would be files, by their names."""
+    """Figures by the names of their files, which are not written."""
     found: dict[str, Figure] = {}
     monkeypatch.setattr(_figures, "save", lambda figure, stem: found.update({stem.name: figure}) or [stem])
     return found
 
 
 def draw(root: Path, name: str, optimizers: Any = NAMES, sums: Any = (1, 2, 3)) -> None:
-    """Of runs of three epochs."""
+    """Stored runs of three epochs."""
     for optimizer in optimizers:
         own = {f"running_{METRICS[name]}": 0.5} | ({"norm_sum": 1.0} if optimizer == "adam-plus" else {})
         run = add_run(
@@ -50,7 +50,7 @@ def colours(axes: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_training_and_test_are_beside_each_other(name: str, drawn: dict[str, Figure], tmp_path: Path):
+def test_training_and_test_have_one_panel_each(name: str, drawn: dict[str, Figure], tmp_path: Path):
     draw(tmp_path, name)
     train, test = drawn[f"paper-{name}"].axes
     assert train.get_ylabel().startswith(f"training {METRICS[name]}")
@@ -61,7 +61,7 @@ def test_training_and_test_are_beside_each_other(name: str, drawn: dict[str, Fig
     assert [text.get_text().strip("\u200b") for text in legend.get_texts()] == list(NAMES.values())
 
 
-def test_an_optimizer_has_one_colour_whoever_else_is_there(drawn: dict[str, Figure], tmp_path: Path):
+def test_the_colour_of_an_optimizer_does_not_depend_on_the_others(drawn: dict[str, Figure], tmp_path: Path):
     draw(tmp_path / "one", "cifar10")
     assert colours(drawn["paper-cifar10"].axes[0]) == list(COLOURS[:6])
     draw(tmp_path / "other", "cifar10", ["adam", "msgd"])
@@ -69,7 +69,7 @@ def test_an_optimizer_has_one_colour_whoever_else_is_there(drawn: dict[str, Figu
     assert colours(drawn["paper-growth"].axes[0]) == [COLOURS[0]]
 
 
-def test_growth_has_both_image_models_and_a_mark_only_where_it_flattens(drawn: dict[str, Figure], tmp_path: Path):
+def test_growth_shows_both_image_models_and_a_mark_only_if_it_flattens(drawn: dict[str, Figure], tmp_path: Path):
     draw(tmp_path, "cifar10", ["adam-plus", "sgd"], sums=[1, 2, 3, 4, 4, 4, 4, 4])
     draw(tmp_path, "cifar100", ["adam-plus"], sums=range(1, 9))
     one, other = drawn["paper-growth"].axes

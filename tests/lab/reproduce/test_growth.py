@@ -1,4 +1,4 @@
-"""Where Σ‖z‖ flattens, on curves that are known."""
+"""The epoch at which Σ‖z‖ flattens, on known curves."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -47,13 +47,13 @@ def stored(root: Path, totals: Any) -> Stored:
 
 
 def noisy(totals: Any, noise: float) -> Any:
-    """Growth of each epoch times something at random, about 1."""
+    """Growth of each epoch, times a random factor near 1."""
     return np.cumsum(np.diff(totals, prepend=0) * np.exp(noise * NOISE))
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize(("knee", "slope"), [(0.44, 0.05), (0.80, 0.05), (0.44, 0.60), (0.1, 0.2), (0.1, 0.02)])
-def test_a_knee_is_found_where_it_is(knee: float, slope: float, noise: float):
+def test_a_knee_is_found_at_its_epoch(knee: float, slope: float, noise: float):
     one = found(lambda t: noisy(broken(knee, slope)(t), noise))
     assert one.part == pytest.approx(knee, abs=0.0015 if noise == 0 else 0.01)  # an epoch is 0.003
     assert one.flattens == (slope <= 0.05)  # 0.2 for nine tenths of the run: it grows to nearly three times as much
@@ -61,13 +61,13 @@ def test_a_knee_is_found_where_it_is(knee: float, slope: float, noise: float):
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize("curve", [lambda t: t, lambda t: t**2, np.sqrt, lambda t: t**0.7, lambda t: t**0.3])
-def test_powers_have_no_plateau_wherever_growth_falls_most(curve: Callable[[Any], Any], noise: float):
+def test_powers_of_the_iterations_have_no_plateau(curve: Callable[[Any], Any], noise: float):
     assert not found(lambda t: noisy(curve(t), noise)).flattens
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.02])
 @pytest.mark.parametrize("sharpness", [8, 15, 40])
-def test_what_flattens_gradually_flattens_where_growth_falls_by_the_largest_factor(sharpness: float, noise: float):
+def test_a_gradual_knee_is_where_growth_falls_by_the_largest_factor(sharpness: float, noise: float):
     """Growth falls from 1 to 0.05 around 0.44 of the run, over a tenth of it or a third."""
     growth = 0.05 + 0.95 / (1 + np.exp(sharpness * (PARTS - 0.44)))
     one = found(lambda _: noisy(np.cumsum(growth), noise))
@@ -77,7 +77,7 @@ def test_what_flattens_gradually_flattens_where_growth_falls_by_the_largest_fact
 
 @pytest.mark.parametrize("noise", [0.0, 0.2])
 def test_a_knee_is_found_though_growth_has_slowed_before_it(noise: float):
-    """As on CIFAR-10: half of the growth is lost by and by, and then most of the rest within a few epochs."""
+    """The curve resembles CIFAR-10: growth halves slowly, and then most of the rest goes within a few epochs."""
     growth = np.where(PARTS <= 0.43, 1 - 1.2 * PARTS, 0.1 + 0.2 * np.exp(-60 * (PARTS - 0.43)))
     one = found(lambda _: noisy(np.cumsum(growth), noise))
     assert one.part == pytest.approx(0.43, abs=0.015)
@@ -85,14 +85,14 @@ def test_a_knee_is_found_though_growth_has_slowed_before_it(noise: float):
 
 
 def test_growth_that_rises_first_and_ends_at_once_does_not_hide_the_knee():
-    """As on CIFAR-100: a curve like an S, of which parabolas would have the end elsewhere."""
+    """The curve resembles CIFAR-100: an S, whose end parabolas would find elsewhere."""
     growth = np.where(PARTS <= 0.43, PARTS * np.exp(-8 * PARTS), 0.003 * np.exp(-3 * (PARTS - 0.43)))
     one = found(lambda _: np.cumsum(growth))
     assert one.part == pytest.approx(0.43, abs=0.003)
     assert one.flattens
 
 
-def test_what_stops_flattens_there():
+def test_growth_that_stops_flattens_at_that_epoch():
     one = found(lambda t: np.minimum(t, 0.6))
     assert one.part == pytest.approx(0.6, abs=0.0015)
     assert one.flattens

@@ -1,4 +1,4 @@
-"""The paper's table of experiments, fact by fact: what a task is, whatever data it finds."""
+"""The paper's table of experiments, fact by fact."""
 
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def test_speech_is_trained_for_20_epochs_in_batches_of_256_by_six_layers_of_512_
         assert model.output.out_features == 32_000
 
 
-def test_the_small_gpt_is_as_the_page_says():
+def test_the_small_gpt_is_as_documented():
     task, model = made("wikitext2-gpt")
     assert (task.epochs, task.batch, task.clip) == (5, 34, 1.0)
     assert (len(model.layers), model.words.embedding_dim) == (6, 384)

@@ -27,7 +27,7 @@ from adamplus.lab.reproduce.stored_runs import folders, read
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No processes, and no page of each comparison: both have tests of their own."""
+    """Use no processes and make no page of each comparison: other tests cover both."""
     monkeypatch.setattr(local, "start", here)
     monkeypatch.setattr(comparison, "show", lambda root, console, alone: None)
 
@@ -39,8 +39,8 @@ def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def said(*arguments: object, status: int = 0) -> str:
-    """What the command says, on one line."""
+def run_command(*arguments: object, status: int = 0) -> str:
+    """The output of the command, on one line."""
     words = ["reproduce", *map(str, arguments), "--device", "cpu"]
     result = CliRunner().invoke(app, words, env={"COLUMNS": "400", "TERM": "dumb"})
     assert result.exit_code == status, result.output
@@ -59,7 +59,7 @@ class TestCommand:
         monkeypatch.setattr(reproduction, "figures", figures)
         out = tmp_path / "out"
         words = ("all", "--data", data, "--out", out, "--seeds", 1, "--epochs", 1)
-        assert trained(said(*words)) == [6] * 5
+        assert trained(run_command(*words)) == [6] * 5
         stems = [f"paper-1-epochs-{name}" for name in (*EXPERIMENTS, "growth")]
         assert {path.name for path in (out / "figures").iterdir()} == {
             f"{s}.{e}" for s in stems for e in ("png", "pdf")
@@ -68,7 +68,7 @@ class TestCommand:
         for claim in CLAIMS:
             assert claim.sentence in text
         row = next(line for line in text.splitlines() if line.startswith("| 1. CIFAR-10: best in train"))
-        # nothing was run with the paper's own budget; what was run has an outcome
+        # nothing was run with the paper's own budget; the other runs have a verdict
         assert re.fullmatch(r"\| .* \| 4\.1 \| not run yet \| (holds|does not hold) \|", row)
         runs = record(out / "paper-1-epochs" / "cifar10")
         assert runs["command"].startswith(
@@ -76,15 +76,15 @@ class TestCommand:
         )
         assert runs["labels"][0] == "adam-plus:lr=0.1;beta=0.1;weight_decay=0"
         monkeypatch.setattr(reproduction, "figures", lambda stored, folder: [])
-        assert trained(said(*words)) == [0] * 5
+        assert trained(run_command(*words)) == [0] * 5
         # a store without validation data is reported like any other
         assert report(out / "paper-1-epochs" / "cifar10").exists()
 
-    def test_what_is_licensed_and_not_there_cannot_be_run_and_stops_nobody(self, data: Path, tmp_path: Path):
+    def test_missing_licensed_data_is_reported_and_the_other_experiments_run(self, data: Path, tmp_path: Path):
         write_all(data, licensed=False)
         out = tmp_path / "out"
         few = ("--optimizers", "adam-plus,msgd", "--seeds", 1, "--epochs", 1, "--data", data, "--out", out)
-        output = said("all", *few)
+        output = run_command("all", *few)
         assert trained(output) == [2] * 4
         assert "swb300 is left out: SWB-300 is not in" in output
         row = next(line for line in (out / "claims.md").read_text().splitlines() if "SWB-300: level" in line)
@@ -93,20 +93,20 @@ class TestCommand:
             next(line for line in (out / "claims.md").read_text().splitlines() if "2. CIFAR-10" in line).count("cannot")
             == 0
         )
-        assert "is not in" in said("swb300", *few, status=2)
+        assert "is not in" in run_command("swb300", *few, status=2)
 
-    def test_what_was_run_before_stays_in_the_comparison(self, data: Path, tmp_path: Path):
+    def test_earlier_runs_stay_in_the_comparison(self, data: Path, tmp_path: Path):
         write_all(data)
         words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path)
-        assert trained(said("cifar10", "--optimizers", "msgd,adam", *words)) == [2]
-        assert trained(said("growth", *words)) == [1, 1]
+        assert trained(run_command("cifar10", "--optimizers", "msgd,adam", *words)) == [2]
+        assert trained(run_command("growth", *words)) == [1, 1]
         labels = record(tmp_path / "paper-1-epochs" / "cifar10")["labels"]
         assert [label.partition(":")[0] for label in labels] == ["adam-plus", "msgd", "adam"]
 
     def test_a_grid_runs_all_that_the_paper_chose_from_and_shows_the_best(self, data: Path, tmp_path: Path):
         write_all(data)
         words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path, "--optimizers", "adagrad,nigt")
-        assert trained(said("cifar10", "--grid", *words)) == [6]
+        assert trained(run_command("cifar10", "--grid", *words)) == [6]
         stored = read(tmp_path, "paper-1-epochs", EXPERIMENTS["cifar10"])
         best = stored.contenders["adagrad"]
         assert best.tried == 3
@@ -114,52 +114,52 @@ class TestCommand:
         assert best.last("test_accuracy").mean in every
         assert "(best of 3)" in (tmp_path / "claims.md").read_text()
 
-    def test_a_point_of_the_grid_can_be_run_by_itself(self, data: Path, tmp_path: Path):
+    def test_a_single_point_of_the_grid_can_be_run(self, data: Path, tmp_path: Path):
         write_all(data)
         words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path)
-        assert trained(said("wikitext2", "--optimizers", "adam-plus:lr=5,sgd", *words)) == [2]
+        assert trained(run_command("wikitext2", "--optimizers", "adam-plus:lr=5,sgd", *words)) == [2]
         stored = read(tmp_path, "paper-1-epochs", EXPERIMENTS["wikitext2"])
         assert stored.contenders["adam-plus"].label == "adam-plus:lr=5;beta=0.9;weight_decay=0"
         assert "--optimizers adam-plus:lr=5,sgd --" in (tmp_path / "claims.md").read_text()
-        assert trained(said("wikitext2", "--optimizers", "adam-plus", *words)) == [1]
+        assert trained(run_command("wikitext2", "--optimizers", "adam-plus", *words)) == [1]
         assert read(tmp_path, "paper-1-epochs", EXPERIMENTS["wikitext2"]).contenders["adam-plus"].tried == 2
 
     def test_the_tuned_protocol_searches_rate_decay_and_beta_on_held_out_data(self, data: Path, tmp_path: Path):
         write_all(data)
         words = ("--seeds", 2, "--tune", 2, "--data", data, "--out", tmp_path, "--optimizers", "adam-plus,nigt,sgd")
-        assert trained(said("wikitext2", "--protocol", "tuned", "--epochs", 1, *words)) == [6, 6]
-        told = record(tmp_path / "tuned-1-epochs" / "wikitext2")
-        assert told["tasks"] == ["wikitext2"]
-        assert {label: set(ranges) for label, ranges in told["search"].items()} == {
+        assert trained(run_command("wikitext2", "--protocol", "tuned", "--epochs", 1, *words)) == [6, 6]
+        written = record(tmp_path / "tuned-1-epochs" / "wikitext2")
+        assert written["tasks"] == ["wikitext2"]
+        assert {label: set(ranges) for label, ranges in written["search"].items()} == {
             "adam-plus": {"lr", "weight_decay", "beta"},
             "nigt": {"lr", "weight_decay", "momentum"},
             "sgd": {"lr", "weight_decay"},
         }
-        assert told["search"]["sgd"]["lr"] == "log-uniform, 0.3 to 90"
-        assert "--tune 2" in told["command"]
+        assert written["search"]["sgd"]["lr"] == "log-uniform, 0.3 to 90"
+        assert "--tune 2" in written["command"]
         assert "tuned-1-epochs" in (tmp_path / "claims.md").read_text()
 
-    def test_what_is_fixed_is_not_searched_and_stays_in_the_command(self, data: Path, tmp_path: Path):
+    def test_fixed_settings_are_not_searched_and_stay_in_the_command(self, data: Path, tmp_path: Path):
         write_all(data)
         words = ("--seeds", 1, "--tune", 2, "--data", data, "--out", tmp_path)
         words += ("--optimizers", "adam-plus:beta=0.1,msgd")
-        assert trained(said("cifar10", "--protocol", "tuned", "--epochs", 1, *words)) == [4, 2]
-        told = record(tmp_path / "tuned-1-epochs" / "cifar10")
-        assert set(told["search"]["adam-plus:beta=0.1"]) == set(told["search"]["msgd"]) == {"lr", "weight_decay"}
+        assert trained(run_command("cifar10", "--protocol", "tuned", "--epochs", 1, *words)) == [4, 2]
+        written = record(tmp_path / "tuned-1-epochs" / "cifar10")
+        assert set(written["search"]["adam-plus:beta=0.1"]) == set(written["search"]["msgd"]) == {"lr", "weight_decay"}
         stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["cifar10"])
         assert stored.contenders["adam-plus"].runs[0].spec["settings"]["beta"] == 0.1
         assert "--optimizers adam-plus:beta=0.1,msgd" in (tmp_path / "claims.md").read_text()
 
-    def test_quick_is_a_tenth_of_the_epochs_in_a_folder_of_its_own(self, data: Path, tmp_path: Path):
+    def test_quick_is_a_tenth_of_the_epochs_in_a_separate_folder(self, data: Path, tmp_path: Path):
         write_all(data)
-        said("an4", "--quick", "--seeds", 1, "--optimizers", "msgd", "--data", data, "--out", tmp_path)
+        run_command("an4", "--quick", "--seeds", 1, "--optimizers", "msgd", "--data", data, "--out", tmp_path)
         (run,) = Store(tmp_path / "paper-quick" / "an4").runs()
         assert [line["lr"] for line in run.metrics()] == pytest.approx([0.1, 0.1 * 0.5**0.5])
         assert {"train_loss", "test_loss", "test_frame_error"} <= set(run.metrics()[0])
 
-    def test_without_experiments_there_are_claims_that_nobody_has_looked_at(self, data: Path, tmp_path: Path):
+    def test_without_runs_every_claim_is_not_run_yet(self, data: Path, tmp_path: Path):
         (tmp_path / "none").mkdir()
-        said("--out", tmp_path / "none", "--data", write_all(data))
+        run_command("--out", tmp_path / "none", "--data", write_all(data))
         rows = [line for line in (tmp_path / "none" / "claims.md").read_text().splitlines() if line.startswith("| ")]
         assert sum("not run yet" in row for row in rows) == len(CLAIMS)
 
@@ -167,43 +167,45 @@ class TestCommand:
         self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", tmp_path)
-        said("cifar10", "--optimizers", "msgd", *words)
+        run_command("cifar10", "--optimizers", "msgd", *words)
         monkeypatch.setattr(tasks.registry, "digest", lambda path: "newer")
-        assert trained(said("cifar10", "--optimizers", "sgd", *words)) == [1]
+        assert trained(run_command("cifar10", "--optimizers", "sgd", *words)) == [1]
         assert record(tmp_path / "paper-1-epochs" / "cifar10")["labels"] == ["sgd:lr=0.1;weight_decay=0"]
         found = read(tmp_path, "paper-1-epochs", EXPERIMENTS["cifar10"])
         assert list(found.contenders) == ["sgd", "msgd"]
 
-    def test_a_run_that_failed_is_not_tried_again_unless_it_is_asked_for(self, data: Path, tmp_path: Path):
+    def test_a_failed_run_is_tried_again_only_on_request(self, data: Path, tmp_path: Path):
         write_all(data)
         words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path)
-        said("cifar10", "--optimizers", "msgd", *words)
+        run_command("cifar10", "--optimizers", "msgd", *words)
         (run,) = Store(tmp_path / "paper-1-epochs" / "cifar10").runs()
         run.finish({**(run.end() or {}), "status": "failed", "reason": "a reason"})
-        assert trained(said("cifar10", "--optimizers", "sgd", *words)) == [1]
+        assert trained(run_command("cifar10", "--optimizers", "sgd", *words)) == [1]
 
     def test_stored_runs_are_enough_for_figures_and_claims(self, data: Path, tmp_path: Path, monkeypatch: Any):
-        """As they are committed: nothing that only a comparison needs, and no data."""
+        """The runs are as they are committed: without data and without the files that only a comparison needs."""
         monkeypatch.setattr(reproduction, "figures", figures)
         out = tmp_path / "out"
-        said("cifar10", "--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", out, "--optimizers", "msgd")
+        run_command(
+            "cifar10", "--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", out, "--optimizers", "msgd"
+        )
         before = next(line for line in (out / "claims.md").read_text().splitlines() if line.startswith("| ResNet18"))
         kept = ("settings.json", "metrics.jsonl", "end.json")
         for path in sorted(out.rglob("*"), reverse=True):
             path.unlink() if path.is_file() and path.name not in kept else None
-        said("--out", out, "--data", tmp_path / "nowhere")
+        run_command("--out", out, "--data", tmp_path / "nowhere")
         assert before.replace(r"\*", "") in (out / "claims.md").read_text()  # what the data was is not known any more
         left = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
         figure = "figures/paper-1-epochs-cifar10"
         assert {path for path in left if Path(path).name not in kept} == {"claims.md", f"{figure}.png", f"{figure}.pdf"}
 
-    def test_what_is_left_names_no_path_no_host_and_nobody(self, data: Path, tmp_path: Path, monkeypatch: Any):
+    def test_written_files_name_no_path_host_or_user(self, data: Path, tmp_path: Path, monkeypatch: Any):
         for name in ("USER", "LOGNAME"):
             monkeypatch.setenv(name, "somebody-here")
         monkeypatch.setattr("platform.node", lambda: "host-of-theirs")
         monkeypatch.setattr("socket.gethostname", lambda: "host-of-theirs")
         out = tmp_path / "out"
-        said(
+        run_command(
             "cifar10", "--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", out, "--optimizers", "adam-plus"
         )
         assert report(out / "paper-1-epochs" / "cifar10").exists()
@@ -222,12 +224,12 @@ class TestCommand:
             content = path.read_bytes()
             assert [word for word in own if word.encode() in content] == [], path
 
-    def test_data_that_is_not_the_official_one_is_told_of_and_stays_on_the_page(self, data: Path, tmp_path: Path):
+    def test_data_that_is_not_official_is_reported_and_stays_on_the_page(self, data: Path, tmp_path: Path):
         words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", tmp_path, "--optimizers", "msgd")
-        assert "cifar10: the data is not the official CIFAR-10 (data_batch_1, " in said("cifar10", *words)
-        assert "wikitext2: the data is not the official WikiText-2 (wiki.train" in said("wikitext2", *words)
-        assert "swb300: the data is SWB-300, whose digests nobody knows" in said("swb300", *words)
-        said("--out", tmp_path, "--data", tmp_path / "nowhere")
+        assert "cifar10: the data is not the official CIFAR-10 (data_batch_1, " in run_command("cifar10", *words)
+        assert "wikitext2: the data is not the official WikiText-2 (wiki.train" in run_command("wikitext2", *words)
+        assert "swb300: the data is SWB-300, whose digests nobody knows" in run_command("swb300", *words)
+        run_command("--out", tmp_path, "--data", tmp_path / "nowhere")
         text = (tmp_path / "claims.md").read_text()
         assert "data: not the official CIFAR-10 (" in text
         assert "| ResNet18 on CIFAR-10 | paper-1-epochs\\* |" in text
@@ -235,46 +237,48 @@ class TestCommand:
         assert "SWB-300 | paper-1-epochs |" in text
         assert "data: SWB-300, whose digests nobody knows" in text
 
-    def test_runs_of_other_data_are_not_taken_for_those_of_this(self, data: Path, tmp_path: Path):
+    def test_runs_of_other_data_are_not_reused(self, data: Path, tmp_path: Path):
         words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--optimizers", "msgd")
         for name in ("wikitext2", "swb300"):
-            said(name, *words, "--out", tmp_path / "out")
-            assert trained(said(name, *words, "--out", tmp_path / "out")) == [0]
+            run_command(name, *words, "--out", tmp_path / "out")
+            assert trained(run_command(name, *words, "--out", tmp_path / "out")) == [0]
         tokens = data / "wikitext-2" / "wiki.train.tokens"
         tokens.write_text(tokens.read_text() + " the cat \n")
         archive = data / "swb300" / "train" / "logmel.ark"  # of which the table, the .scp, says nothing
         archive.write_bytes(archive.read_bytes() + b"more")
         for name in ("wikitext2", "swb300"):
-            refused = said(name, *words, "--out", tmp_path / "out", status=2)
+            refused = run_command(name, *words, "--out", tmp_path / "out", status=2)
             assert "were made of other data (" in refused
             assert "pass another --out, or use the same data" in refused
-            said(name, *words, "--out", tmp_path / "other")
+            run_command(name, *words, "--out", tmp_path / "other")
         (tmp_path / "out" / "paper-1-epochs" / "wikitext2" / "data.json").write_text("")  # which says nothing
-        assert trained(said("wikitext2", *words, "--out", tmp_path / "out")) == [0]
+        assert trained(run_command("wikitext2", *words, "--out", tmp_path / "out")) == [0]
 
-    def test_a_damaged_set_keeps_no_other_from_being_run(self, data: Path, tmp_path: Path):
+    def test_a_damaged_data_set_does_not_stop_the_other_experiments(self, data: Path, tmp_path: Path):
         archive = write_all(data) / "swb300" / "heldout" / "logmel.ark"
         archive.write_bytes(archive.read_bytes()[:-7])
         (data / "cifar-10-batches-py" / "data_batch_3").write_bytes(b"nonsense")
         words = ("--seeds", 1, "--epochs", 1, "--data", data, "--out", tmp_path, "--optimizers", "adam-plus")
-        output = said("all", *words, status=1)
+        output = run_command("all", *words, status=1)
         assert trained(output) == [1] * 3
         assert "cifar10 is left out: " in output
         assert re.search(r"swb300 is left out: .*logmel is damaged", output)
         assert "VGG19 on CIFAR-100 | paper-1-epochs\\* | 1 | test accuracy |" in (tmp_path / "claims.md").read_text()
-        assert "logmel is damaged" in said("swb300", *words, status=2)
+        assert "logmel is damaged" in run_command("swb300", *words, status=2)
 
-    def test_everything_of_nothing_is_an_error(self, data: Path, tmp_path: Path):
-        assert "no experiment has its data in" in said("all", "--data", data, "--out", tmp_path / "out", status=2)
+    def test_all_without_any_data_is_an_error(self, data: Path, tmp_path: Path):
+        assert "no experiment has its data in" in run_command(
+            "all", "--data", data, "--out", tmp_path / "out", status=2
+        )
         assert not (tmp_path / "out").exists()
 
-    def test_the_best_of_how_many_is_that_of_the_search_that_chose(self, data: Path, tmp_path: Path):
+    def test_the_number_of_trials_is_that_of_the_search_that_chose(self, data: Path, tmp_path: Path):
         words = ("wikitext2", "--protocol", "tuned", "--seeds", 1, "--epochs", 1, "--data", write_all(data))
         words += ("--out", tmp_path)
-        said(*words, "--tune", 3, "--optimizers", "msgd,adam")
+        run_command(*words, "--tune", 3, "--optimizers", "msgd,adam")
         stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["wikitext2"])
         assert {name: one.trials for name, one in stored.contenders.items()} == {"msgd": 3, "adam": 3}
-        said(*words, "--tune", 1, "--optimizers", "adam")
+        run_command(*words, "--tune", 1, "--optimizers", "adam")
         stored = read(tmp_path, "tuned-1-epochs", EXPERIMENTS["wikitext2"])
         assert {name: one.trials for name, one in stored.contenders.items()} == {"msgd": 3, "adam": 1}
         assert "searches of different lengths" in (tmp_path / "claims.md").read_text()
@@ -309,14 +313,16 @@ class TestCommand:
             (("cifar10", "--workers", "0"), "--workers must be at least 1, got 0"),
         ],
     )
-    def test_bad_input_is_said_plainly(self, words: tuple[str, ...], message: str, data: Path, tmp_path: Path):
+    def test_bad_input_is_reported_without_a_traceback(
+        self, words: tuple[str, ...], message: str, data: Path, tmp_path: Path
+    ):
         write_all(data)
-        assert message in said(*words, "--data", data, "--out", tmp_path / "out", status=2)
+        assert message in run_command(*words, "--data", data, "--out", tmp_path / "out", status=2)
         assert not (tmp_path / "out").exists()
 
 
 class TestProtocol:
-    def test_the_papers_words_are_those_of_its_table(self):
+    def test_settings_are_those_of_the_papers_table(self):
         def labels(name: str) -> dict[str, str]:
             return {one: EXPERIMENTS[name].labels(one, "paper")[0] for one in EXPERIMENTS[name].settings}
 
@@ -347,19 +353,19 @@ class TestProtocol:
         sizes = [len(EXPERIMENTS["wikitext2"].labels(name, "paper", grid=True)) for name in NAMES]
         assert sizes == [18, 18, 6, 6, 4, 4]
 
-    def test_everybody_searches_ranges_of_the_same_width(self):
+    def test_all_optimizers_search_ranges_of_the_same_width(self):
         for experiment in EXPERIMENTS.values():
             for optimizer, ranges in experiment.searched().items():
                 lr = ranges.get("lr", CONTENDERS[optimizer].search["lr"])
                 assert lr.high / lr.low == pytest.approx(300)
                 assert ranges["weight_decay"].high / ranges["weight_decay"].low == pytest.approx(300)
 
-    def test_momenta_are_one_less_a_beta(self):
+    def test_momenta_are_one_minus_beta(self):
         momenta = Complement(BETAS.low, BETAS.high)
         assert (momenta.at(0), momenta.at(1)) == (0.99, 0.1)
         assert str(momenta) == "1 − log-uniform, 0.01 to 0.9"
 
-    def test_what_is_no_ones_figure_is_apart(self):
+    def test_each_protocol_and_budget_has_its_own_folder(self):
         def folder(**changes: Any) -> str:
             return ReproduceRequest((), **changes).folder
 
@@ -375,19 +381,19 @@ class TestProtocol:
             ("paper-decay-5e-05-6-epochs", "--protocol paper --weight-decay 5e-05 --epochs 6"),
         ],
     )
-    def test_a_folder_says_which_options_made_it(self, folder: str, options: str):
+    def test_the_name_of_a_folder_gives_the_options_of_its_runs(self, folder: str, options: str):
         request = ReproduceRequest.of_folder(folder)
         assert request is not None
         assert request.folder == folder
         assert f"--data DIR --out reproduction {options} --seeds 3 " in request.command("cifar10", ["sgd"])
 
-    def test_other_folders_are_nobodys(self, tmp_path: Path):
+    def test_folders_with_other_names_are_ignored(self, tmp_path: Path):
         for name in ("paper-quick", "papers", "tuned-6-epochs", "figures"):
             (tmp_path / name / "cifar10").mkdir(parents=True)
         assert folders(tmp_path) == ["paper", "paper-quick", "tuned-6-epochs"]
 
 
-def test_a_folder_that_is_not_there_is_not_made_for_a_page_of_nothing(tmp_path: Path):
+def test_a_missing_folder_is_an_error_and_is_not_made(tmp_path: Path):
     with pytest.raises(InputError, match="there is no folder"):
         reproduction.reproduce([], out=tmp_path / "misspelt")
     assert not (tmp_path / "misspelt").exists()
