@@ -217,7 +217,7 @@ def test_a_best_trial_at_the_edge_of_the_range_is_reported(tmp_path: Path, task:
 def test_a_diverged_run_is_a_result_and_is_reused(tmp_path: Path, task: str):
     options = (task, "--optimizers", "sgd:lr=1e30,sgd:lr=0.1", "--seeds", 1, "--out", tmp_path)
     assert "diverged: " in output(*options, status=0)
-    assert "Final runs: 0 to train, 2 there already" in output(*options, status=0)
+    assert "Final runs: 0 to train, 2 reused" in output(*options, status=0)
 
 
 def test_a_task_that_raises_does_not_stop_the_others(tmp_path: Path, task: str):
@@ -230,7 +230,7 @@ def test_a_task_that_raises_does_not_stop_the_others(tmp_path: Path, task: str):
     ends = {spec.task: (Store(tmp_path / "runs").run(spec).end() or {})["status"] for spec in runs(tmp_path / "runs")}
     assert ends == {broken: "failed", task: "finished"}
     Path(broken + ".mended").touch()
-    assert "Final runs: 2 to train, 2 there already" in output(*options, status=0)
+    assert "Final runs: 2 to train, 2 reused" in output(*options, status=0)
     assert len(numbers(tmp_path / "runs")) == 4
 
 
@@ -238,7 +238,7 @@ def test_a_missing_file_of_a_task_fails_the_run_and_is_not_reported_as_a_full_di
     lost = write_task(tmp_path / "lost.py", "open('no/such/file')")
     options = (lost, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
     assert "no/such/file" in output(*options, status=1)
-    assert "Final runs: 1 to train, 1 there already" in output(*options, status=1)
+    assert "Final runs: 1 to train, 1 reused" in output(*options, status=1)
 
 
 def test_a_task_that_raises_before_its_first_epoch_has_failed_too(tmp_path: Path, task: str):
@@ -249,7 +249,7 @@ def test_a_task_that_raises_before_its_first_epoch_has_failed_too(tmp_path: Path
     options = (early, task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path / "runs")
     assert f"{early} · sgd · seed 1: ValueError: no model" in output(*options, status=1)
     Path(f"{early}.called").unlink()
-    assert "Final runs: 1 to train, 1 there already" in output(*options, status=1)
+    assert "Final runs: 1 to train, 1 reused" in output(*options, status=1)
 
 
 def test_a_failed_run_continues_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -287,7 +287,7 @@ def test_a_run_that_fails_before_it_begins_is_recorded_and_others_go_on(
     ends = {spec.task: Store(tmp_path / "runs").run(spec).end() or {} for spec in runs(tmp_path / "runs")}
     assert ends[task]["status"] == "finished"
     assert (ends[changed]["status"], ends[changed]["reason"][:22]) == ("failed", "changed.py has changed")
-    assert "Final runs: 1 to train, 1 there already" in output(*options, status=0)
+    assert "Final runs: 1 to train, 1 reused" in output(*options, status=0)
     assert all("versions" in run.settings() for run in Store(tmp_path / "runs").runs())
 
 
@@ -361,7 +361,7 @@ def test_a_full_disk_is_reported_and_nothing_is_lost(tmp_path: Path, task: str, 
         text = output(*options, "--out", tmp_path / "runs", status=1)
         assert "the disk is full" in text
         assert "give the same command again" in text
-    assert "Search: 2 to train, 2 there already" in output(*options, "--out", tmp_path / "runs", status=0)
+    assert "Search: 2 to train, 2 reused" in output(*options, "--out", tmp_path / "runs", status=0)
     assert numbers(tmp_path / "runs") == numbers(tmp_path / "undisturbed")
 
 
@@ -440,7 +440,7 @@ def test_a_corrupt_run_is_named_set_aside_and_done_again(tmp_path: Path, task: s
         f"{name} is damaged: moved to aside/{name.removeprefix('runs/').replace('/', '-')}.1, to be trained again"
         in text
     )
-    assert "Final runs: 1 to train, 3 there already" in text
+    assert "Final runs: 1 to train, 3 reused" in text
     assert numbers(tmp_path) == undisturbed
     assert len(list((tmp_path / "aside").iterdir())) == 1
 
@@ -467,8 +467,8 @@ def test_ctrl_c_prints_the_command_that_continues(tmp_path: Path, task: str, mon
     with monkeypatch.context() as patch:
         patch.setattr(Watch, "done", stopped_after_the_second)
         text = output(*options, status=130)
-    assert f"the same command goes on from here: adamplus compare {task} --optimizers sgd" in text
-    assert "Final runs: 1 to train, 2 there already" in output(*options, status=0)
+    assert f"the same command continues from here: adamplus compare {task} --optimizers sgd" in text
+    assert "Final runs: 1 to train, 2 reused" in output(*options, status=0)
 
 
 REFUSED = {

@@ -128,7 +128,7 @@ def test_no_worker_outlives_a_comparison(tmp_path: Path, stop: signal.Signals):
     _wait_for(lambda: _no_run_is_locked(out))
     if stop == signal.SIGINT:
         assert started.returncode == 130
-        assert f"the same command goes on from here:\n  adamplus compare {task} --optimizers sgd" in output
+        assert f"the same command continues from here:\n  adamplus compare {task} --optimizers sgd" in output
         assert "Traceback" not in output
 
 

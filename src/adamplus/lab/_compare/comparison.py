@@ -79,7 +79,7 @@ def _lead(request: Request) -> Outcome:
         except KeyboardInterrupt:
             # A command in `rerun` may leave out paths that the user has given, so it is not printed.
             again = "" if request.rerun else f":\n  {command}"
-            say(output, f"Stopped. Nothing is lost: the same command goes on from here{again}")
+            say(output, f"Stopped. Nothing is lost: the same command continues from here{again}")
             raise
         show(request.out, output, alone=request.rerun is None)
         _report_failures(outcome, output)
@@ -120,7 +120,7 @@ class _Comparison:
         self.record.write()
         if not specs:
             return
-        say(self.console, f"{title}: {len(todo)} to train" + (f", {kept} there already" if kept else ""))
+        say(self.console, f"{title}: {len(todo)} to train" + (f", {kept} reused" if kept else ""))
         metrics = {name: task.metric for name, (task, _) in self.planned.tasks.items()}
         with Watch(self.console, self.store, title, todo, metrics) as watch:
 
