@@ -14,7 +14,7 @@ from . import _settings
 from ._checkpoint import dtypes_by_name, is_called_by_checkpoint, loading
 from ._execution import Columns, Gathered, choose, refuse_fused, refuse_step
 from ._modes import Switchable
-from ._ranks import ORDINARY, Joint, is_sharded, refuse_foreign_group
+from ._ranks import ORDINARY, Joint, is_sharded, refuse_process_group
 from ._state import new_record, new_states, refuse_dtype, separate, suit
 
 
@@ -125,7 +125,7 @@ class AdamPlus(Switchable):
             "stochastic_rounding": stochastic_rounding,
         }
         self._check(defaults)
-        refuse_foreign_group(process_group)
+        refuse_process_group(process_group)
         self.process_group: ProcessGroup | None = process_group
         # A new attribute would make torch.compile compile a step again, so all of them are set here.
         self._training, self._torn, self._captured = True, False, []
@@ -220,7 +220,7 @@ class AdamPlus(Switchable):
             self._joint.summed = False
         try:
             self._refuse_wrong_mode()
-            if self._plan is None or not self._plan.again(
+            if self._plan is None or not self._plan.take(
                 self.param_groups, self.state, *self._amp(), captured=self._captured
             ):
                 self._step(compiling)
@@ -236,16 +236,16 @@ class AdamPlus(Switchable):
         differentiable = self.defaults["differentiable"]
         refuse_step(self.param_groups, self.state, differentiable)
         with torch.set_grad_enabled(differentiable):
-            step = self._gather(compiling)
-            run = choose(step, differentiable)
+            gathered = self._gather(compiling)
+            stepper = choose(gathered, differentiable)
             # torch 2.11 cannot compile what writes an attribute. (Dynamo traces without running.)
             if compiling:  # pragma: no cover
-                run.step(step)
+                stepper.step(gathered)
                 return
             try:
-                self._plan = run.step(step)
+                self._plan = stepper.step(gathered)
             except Exception:
-                self._torn = self._torn or step.torn
+                self._torn = self._torn or gathered.torn
                 raise
 
     def _gather(self, compiling: bool) -> Gathered:

@@ -1,15 +1,19 @@
-"""One step of Algorithm 1 of Liu, Zhang, Orabona and Yang (2020): two passes over memory, with ‖z‖ and η between them.
+"""One step of Algorithm 1 of Liu, Zhang, Orabona and Yang (2020), in two halves with ‖z‖ and η between them.
 
-Three sequences, of which one lives in the parameters and none is stored twice:
+`_reference.py` has the algorithm as printed. Of its three sequences, two are stored here:
 
 - ŵ, where gradients are taken: what the parameters hold while training;
-- w, the iterate that the theorems speak of and that one evaluates: w = ŵ + c z;
-- z, the moving average of gradients: the only buffer.
+- z, the moving average of gradients: the only buffer;
+- w, the iterate in the theorems, which one evaluates, is recomputed: w = ŵ + c z.
 
 The *offset* c = η (1/β − 1) is stored by the step that made it, so that a later lr or β cannot falsify w.
 
-`ListExecution` holds the arithmetic of both passes, in list operations that plain and foreach execution supply. The C
-library and the Triton kernels repeat this arithmetic behind the same two passes; tests compare them with it.
+A call of `step()` begins with the gradient at ŵ_t. It executes line 10 of the paper's loop (line 5 at first), and then
+lines 7, 8 and 9 of the next iteration.
+
+`ListExecution` is the arithmetic of both halves in list operations, which plain and foreach execution supply. The C
+library fills the same two methods, each with one pass over memory. The Triton kernels repeat the whole step, η included
+(`_execution/fused`), under the same names. Tests compare all of them with `_reference.py`.
 """
 
 from abc import ABC, abstractmethod
@@ -32,16 +36,19 @@ class Execution(ABC):
 
     @abstractmethod
     def first(self, x: "Part", group: dict[str, Any]) -> Tensor:
-        """Make w_t and z_t (lines 5 and 10), and return ‖z_t‖ of each tensor."""
+        """Return ‖z_t‖ of each tensor. May write w_t and z_t already (lines 5 and 10); if not, `second` does."""
 
     @abstractmethod
     def second(self, x: "Part", rate: Tensor, offset: Tensor) -> None:
-        """Make ŵ_{t+1} (lines 8 and 9), and store the offset that leads back to w_{t+1}."""
+        """Write ŵ_{t+1} = w_t − rate z_t (lines 8 and 9), and store the offset that leads back to w_{t+1}."""
 
 
 @dataclass
 class Part:
-    """Tensors of one group that `run` executes together. In place, w and ŵ are the same tensors."""
+    """Tensors of one group that `run` executes together.
+
+    Executions in place overwrite ŵ with w in `first`, so w and ŵ are the same tensors.
+    """
 
     w_hat: list[Tensor]
     g: list[Tensor]
@@ -69,7 +76,7 @@ class Part:
 
 @dataclass
 class Group:
-    """The parameters of one group that have a gradient, cut into parts; `numbers` are their positions in the group."""
+    """The parameters of one group that have a gradient, divided into parts. `numbers` are their positions in it."""
 
     settings: dict[str, Any]
     number: int
@@ -88,14 +95,14 @@ def adam_plus(groups: Sequence[Group], joint: Joint | None = None) -> None:
         eta = lr * beta ** group.settings["beta_power"] / _denominator(norm, group.settings)
         for x in group.parts:
             x.run.second(x, eta / beta, eta * (1 / beta - 1))
-        _record(group.settings, norm, eta, moves=joint is None or bool(group.parts))
+        _record(group.settings, norm, eta, surely_steps=joint is None or bool(group.parts))
 
 
 class ListExecution(Execution):
-    """The two passes as the paper has them, in list operations that a subclass supplies: lists in, lists out."""
+    """Both halves of a step in list operations, which a subclass supplies: lists in, lists out."""
 
     def first(self, x: Part, group: dict[str, Any]) -> Tensor:
-        """Make w_t and z_t, and return ‖z_t‖ of each tensor."""
+        """Write w_t and z_t, and return ‖z_t‖ of each tensor."""
         decay, is_decoupled = group["weight_decay"], group["decoupled_weight_decay"]
         x.written = True
         g = self.gradients(x.g, x.w_hat, x.z, group["maximize"], 0.0 if is_decoupled else decay)
@@ -104,15 +111,19 @@ class ListExecution(Execution):
         if is_decoupled and decay != 0:
             x.w = self.scale(x.w, 1 - scalar(group, "lr") * decay, x.seeds)
         # lines 5 and 10: z_t = (1 − β) z_{t−1} + β g_t, z_0 = g_0
-        x.z = self.average(x.z, g, weights(x.step, scalar(group, "beta"), group["capturable"]))
+        x.z = self.average(x.z, g, gradient_weights(x.step, scalar(group, "beta"), group["capturable"]))
         return self.norms(x.z)
 
     def second(self, x: Part, rate: Tensor, offset: Tensor) -> None:
-        """Make ŵ_{t+1}, and store the offset."""
+        """Write ŵ_{t+1}, and store the offset."""
         # lines 8 and 9: ŵ_{t+1} = (1 − 1/β) w_t + (1/β) (w_t − η_t z_t) = w_t − (η_t/β) z_t
         x.w_hat = self.add_scaled(x.w, x.z, per_tensor(rate, x), -1, x.seeds)
         x.offset = self.assign(x.offset, per_tensor(offset, x))
         self.count(x.step)
+
+    @abstractmethod
+    def parts(self, part: Part) -> list[Part]:
+        """Divide a part into those that are executed together, and choose what executes them."""
 
     @abstractmethod
     def gradients(
@@ -124,19 +135,19 @@ class ListExecution(Execution):
     def add_scaled(
         self, xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int, seeds: Seeds = None
     ) -> list[Tensor]:
-        """X ± scale · y."""
+        """Return x ± scale · y for each tensor."""
 
     @abstractmethod
     def scale(self, xs: list[Tensor], factor: float | Tensor, seeds: Seeds = None) -> list[Tensor]:
-        """Factor · x."""
+        """Return factor · x for each tensor."""
 
     @abstractmethod
-    def average(self, zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> list[Tensor]:
-        """(1 − β) z + β g."""
+    def average(self, zs: list[Tensor], gs: list[Tensor], weights: list[float | Tensor]) -> list[Tensor]:
+        """Return (1 − weight) z + weight · g for each tensor."""
 
     @abstractmethod
     def assign(self, xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
-        """X = value."""
+        """Return the tensors with new values."""
 
     @abstractmethod
     def norms(self, zs: list[Tensor]) -> Tensor:
@@ -157,7 +168,7 @@ def scalar(group: dict[str, Any], name: str) -> float | Tensor:
     return value
 
 
-def weights(steps: list[Tensor], beta: float | Tensor, capturable: bool) -> list[float | Tensor]:
+def gradient_weights(steps: list[Tensor], beta: float | Tensor, capturable: bool) -> list[float | Tensor]:
     """Weight of each gradient: β, but 1 at a parameter's first step, because z_0 = g_0 (line 5)."""
     if capturable or torch.compiler.is_compiling() or not all(step.is_cpu for step in steps):
         return [torch.where(step == 0, 1.0, beta) for step in steps]
@@ -180,12 +191,12 @@ def _denominator(norm: Tensor, group: dict[str, Any]) -> Tensor:
     return denominator if group["eps"] > 0 else denominator.masked_fill(denominator == 0, 1.0)
 
 
-def _record(group: dict[str, Any], norm: Tensor, eta: Tensor, moves: bool) -> None:
+def _record(group: dict[str, Any], norm: Tensor, eta: Tensor, surely_steps: bool) -> None:
     """Update what `stats()` reads: ‖z‖, η, Σ‖z‖ and the number of steps, all on the device.
 
-    A rank without gradients (`moves` is False) cannot know whether any rank takes a step; a norm above 0 says so.
+    A rank without gradients cannot know whether other ranks take a step. It counts one if the norm is above 0.
     """
     if norm.ndim:  # one η for each tensor: report the largest, and the norm over the group
         norm, eta = torch.linalg.vector_norm(norm), eta.amax()
     record = group["record"]
-    record.copy_(torch.stack([norm, eta, record[2] + norm, record[3] + (1 if moves else norm > 0)]).detach())
+    record.copy_(torch.stack([norm, eta, record[2] + norm, record[3] + (1 if surely_steps else norm > 0)]).detach())

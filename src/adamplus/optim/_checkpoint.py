@@ -88,7 +88,9 @@ def _has_nothing_new(own: dict[str, Any], group: dict[str, Any]) -> bool:
     return same and torch.equal(group["record"].cpu(), own["record"].cpu())
 
 
-def refuse_foreign(optimizer: Optimizer, state_dict: dict[str, Any], check: Callable[[dict[str, Any]], None]) -> None:
+def refuse_checkpoint(
+    optimizer: Optimizer, state_dict: dict[str, Any], check: Callable[[dict[str, Any]], None]
+) -> None:
     """Raise, before anything changes, for a state_dict that this optimizer cannot continue. `check` checks settings."""
     if not {"state", "param_groups"} <= set(state_dict):
         raise ValueError(
@@ -142,7 +144,7 @@ def loading(optimizer: Any, check: Callable[[dict[str, Any]], None]) -> Iterator
 
     def prepare(_: Any, candidate: dict[str, Any]) -> dict[str, Any]:
         candidate = complete(optimizer, candidate)
-        refuse_foreign(optimizer, candidate, check)
+        refuse_checkpoint(optimizer, candidate, check)
         saved.update(candidate)
         return candidate
 

@@ -78,7 +78,7 @@ def local_gradient(g: Tensor, p: Tensor) -> Tensor:
 
 
 class Joint:
-    """Ranks that share parameters, and the sums over them."""
+    """The ranks that share parameters, and the sums over them that make ‖z‖ the norm of the whole model."""
 
     def __init__(self, groups: Groups, process_group: Any) -> None:
         self.held = _key(groups, process_group)
@@ -118,7 +118,7 @@ class Joint:
         messages: list[Tensor] = []
         for channel, scopes in enumerate(self.scopes):
             mine = [squares[key][channel].to(zero) if channel in squares.get(key, ()) else zero for key in scopes]
-            messages.append(self._reduced(channel, torch.stack([*mine, zero, zero])))
+            messages.append(self._reduced(channel, torch.stack([*mine, zero, zero])))  # with the flags of `check`
         totals: dict[Scope, list[Tensor]] = {
             key: [own[-1].to(home)] if -1 in own else [] for key, own in squares.items()
         }
@@ -169,7 +169,7 @@ def scope(group: dict[str, Any], i: int, j: int) -> Scope:
     return (-1 if kind == "global" else i, j if kind == "tensor" else -1)
 
 
-def refuse_foreign_group(process_group: Any) -> None:
+def refuse_process_group(process_group: Any) -> None:
     """Raise for anything but a process group that contains this rank."""
     if process_group is None or isinstance(process_group, dist.ProcessGroup):
         return

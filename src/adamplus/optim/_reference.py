@@ -84,7 +84,7 @@ class AdamPlusReference(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step of Algorithm 1."""
+        """Take one step: line 10 of the paper's loop (line 5 at first), then lines 7 to 9 of the next iteration."""
         if not self.training:
             raise RuntimeError("step() in eval mode: gradients belong to ŵ. Call train() before the forward pass")
         loss = None
@@ -104,19 +104,19 @@ class AdamPlusReference(Optimizer):
                 g = -p.grad if group["maximize"] else p.grad
                 if not group["decoupled_weight_decay"]:
                     g = g + group["weight_decay"] * state["w_hat"]
-                state["z"] = g.clone() if state["z"] is None else (1 - beta) * state["z"] + beta * g
+                state["z"] = g.clone() if state["z"] is None else (1 - beta) * state["z"] + beta * g  # lines 5, 10
                 moving.append((i, group, p))
 
         norms = [self._norm(i, p, moving) for i, _, p in moving]
         for (_, group, p), norm in zip(moving, norms, strict=True):
             state, alpha, beta = self.state[p], float(group["lr"]), float(group["beta"])
             denominator = max(norm ** group["norm_power"], group["eps"])
-            eta = alpha * beta ** group["beta_power"] / denominator if denominator > 0 else 0.0
+            eta = alpha * beta ** group["beta_power"] / denominator if denominator > 0 else 0.0  # line 7
             w, z = state["w"], state["z"]
             if group["decoupled_weight_decay"]:
                 w = (1 - alpha * group["weight_decay"]) * w
-            w_next = w - eta * z
-            state["w_hat"] = (1 - 1 / beta) * w + (1 / beta) * w_next
+            w_next = w - eta * z  # line 8
+            state["w_hat"] = (1 - 1 / beta) * w + (1 / beta) * w_next  # line 9
             state["w"] = w_next
             p.copy_(state["w_hat"])
         return loss

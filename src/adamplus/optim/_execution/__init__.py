@@ -1,4 +1,4 @@
-"""How a step is executed: plain, foreach, native (C) and fused (Triton), behind the same two passes.
+"""How a step is executed: plain, foreach, native (C), differentiable or fused (Triton).
 
 choice          which of them takes a step
 lists           a step in lists of tensors, by plain, foreach, native or differentiable

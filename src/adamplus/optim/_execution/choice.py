@@ -1,4 +1,8 @@
-"""Which execution takes the next step: the one that the settings name, or else the fastest that the tensors allow."""
+"""Which execution takes a step: fused, foreach or plain, by the settings or else the fastest that the tensors allow.
+
+Foreach hands CPU tensors to C (`Foreach.parts`). A fused plan that still holds is used without asking here
+(`AdamPlus._take`).
+"""
 
 from typing import Any, Protocol
 
@@ -16,20 +20,20 @@ from .plain import PLAIN
 class Stepper(Protocol):
     """Takes a whole step."""
 
-    def step(self, step: Gathered) -> Any:
+    def step(self, gathered: Gathered) -> Any:
         """Take a step, and return a plan that makes the next one faster, or None."""
         ...
 
 
-def choose(step: Gathered, differentiable: bool) -> Stepper:
+def choose(gathered: Gathered, differentiable: bool) -> Stepper:
     """Return what takes this step."""
     if differentiable:
         return DifferentiableLists()
-    if _wants_fused(step):
+    if _wants_fused(gathered):
         from .fused import Fused, FusedOperator
 
         return FusedOperator() if torch.compiler.is_compiling() else Fused()
-    return Lists(FOREACH if _wants_foreach(step.groups) else PLAIN)
+    return Lists(FOREACH if _wants_foreach(gathered.groups) else PLAIN)
 
 
 def refuse_step(groups: Groups, state: State, differentiable: bool) -> None:
@@ -80,17 +84,17 @@ def capturing() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
-def _wants_fused(step: Gathered) -> bool:
-    groups = step.groups
+def _wants_fused(gathered: Gathered) -> bool:
+    groups = gathered.groups
     fused = [group["fused"] for group in groups]
     params = [p for group in groups for p in group["params"]]
     if torch.compiler.is_compiling():  # a compiler fuses the lists, unless fused kernels are requested
-        wanted = all(fused) and step.joint is None
+        wanted = all(fused) and gathered.joint is None
     elif {*fused, *(group["foreach"] for group in groups)} == {None}:
-        wanted = _on_cuda(params) and _refusal(groups, step.state) is None
+        wanted = _on_cuda(params) and _refusal(groups, gathered.state) is None
     else:
         wanted = True in fused
-    # Without any gradient, there is only the norm of other ranks to take part in.
+    # Without gradients there is nothing to launch, and `Lists` still joins the sum over ranks.
     return wanted and any(p.grad is not None for p in params)
 
 

@@ -14,18 +14,20 @@ class Differentiable(Plain):
     def add_scaled(
         self, xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int, seeds: Seeds = None
     ) -> list[Tensor]:
-        """X ± scale · y."""
+        """Return x ± scale · y, with its history."""
         return [x + (sign * s * y.to(wide(x, y))).to(x.dtype) for x, y, s in zip(xs, ys, scales, strict=True)]
 
     def scale(self, xs: list[Tensor], factor: float | Tensor, seeds: Seeds = None) -> list[Tensor]:
-        """Factor · x."""
+        """Return factor · x, with its history."""
         return [(x.to(wide(x)) * factor).to(x.dtype) for x in xs]
 
-    def average(self, zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> list[Tensor]:
-        """(1 − β) z + β g."""
+    def average(self, zs: list[Tensor], gs: list[Tensor], weights: list[float | Tensor]) -> list[Tensor]:
+        """Return the averages, with their history."""
         return [
-            torch.lerp(z.to(wide(z)), g.to(wide(z)), torch.as_tensor(beta, dtype=wide(z), device=z.device)).to(z.dtype)
-            for z, g, beta in zip(zs, gs, betas, strict=True)
+            torch.lerp(z.to(wide(z)), g.to(wide(z)), torch.as_tensor(weight, dtype=wide(z), device=z.device)).to(
+                z.dtype
+            )
+            for z, g, weight in zip(zs, gs, weights, strict=True)
         ]
 
     def assign(self, xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
@@ -42,14 +44,14 @@ class DifferentiableLists(Lists):
     def __init__(self) -> None:
         super().__init__(DIFFERENTIABLE)
 
-    def step(self, step: Gathered) -> None:
+    def step(self, gathered: Gathered) -> None:
         """Take a step."""
-        groups = self.take(step)
+        groups = self.take(gathered)
         for group in groups:
             params = [p for p in group.settings["params"] if p.grad is not None]
             for part in group.parts:
                 for w_hat, z, offset, i in zip(part.w_hat, part.z, part.offset, part.index, strict=True):
                     p = params[i]
                     real(p).copy_(w_hat)
-                    step.state[p]["z"] = unreal(z, p)
-                    step.state[p]["offset"] = offset
+                    gathered.state[p]["z"] = unreal(z, p)
+                    gathered.state[p]["offset"] = offset

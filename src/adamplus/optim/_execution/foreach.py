@@ -50,29 +50,29 @@ class Foreach(Plain):
     def add_scaled(
         self, xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int, seeds: Seeds = None
     ) -> list[Tensor]:
-        """X ± scale · y, in place."""
+        """Add ± scale · y to x, in place."""
         if not _uniform(xs, ys):
             return super().add_scaled(xs, ys, scales, sign, seeds)
         torch._foreach_addcmul_(xs, ys, scales, value=sign)
         return xs
 
     def scale(self, xs: list[Tensor], factor: float | Tensor, seeds: Seeds = None) -> list[Tensor]:
-        """Factor · x, in place."""
+        """Multiply x by the factor, in place."""
         if isinstance(factor, Tensor) or not _uniform(xs):
             return super().scale(xs, factor, seeds)
         torch._foreach_mul_(xs, factor)
         return xs
 
-    def average(self, zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> list[Tensor]:
-        """(1 − β) z + β g, in place."""
-        beta = betas[0]
-        if isinstance(beta, Tensor) or any(b != beta for b in betas) or not _uniform(zs, gs):
-            return super().average(zs, gs, betas)
-        torch._foreach_lerp_(zs, gs, beta)
+    def average(self, zs: list[Tensor], gs: list[Tensor], weights: list[float | Tensor]) -> list[Tensor]:
+        """Average z with g, in place."""
+        weight = weights[0]
+        if isinstance(weight, Tensor) or any(other != weight for other in weights) or not _uniform(zs, gs):
+            return super().average(zs, gs, weights)
+        torch._foreach_lerp_(zs, gs, weight)
         return zs
 
     def assign(self, xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
-        """X = value, in place."""
+        """Copy the values into the tensors."""
         torch._foreach_copy_(xs, values)
         return xs
 

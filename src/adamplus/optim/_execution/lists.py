@@ -55,33 +55,33 @@ class Lists:
     def __init__(self, run: Plain) -> None:
         self.run = run
 
-    def step(self, step: Gathered) -> None:
+    def step(self, gathered: Gathered) -> None:
         """Take a step."""
-        self.take(step)
+        self.take(gathered)
 
-    def take(self, step: Gathered) -> list[Group]:
+    def take(self, gathered: Gathered) -> list[Group]:
         """Take a step, and return the groups with their parts."""
-        if step.found_inf is not None and any(columns.params for columns in step.columns):
+        if gathered.found_inf is not None and any(columns.params for columns in gathered.columns):
             raise RuntimeError("GradScaler leaves unscaling to fused kernels, and this step has none: leave fused=None")
-        for columns in step.columns:
+        for columns in gathered.columns:
             for p, z in zip(columns.params, columns.zs, strict=True):
                 if p.shape != z.shape:
                     refuse_other_data(p, z)
-        groups = self._groups(step)
-        if any(group.parts for group in groups) or step.joint is not None:
+        groups = self._groups(gathered)
+        if any(group.parts for group in groups) or gathered.joint is not None:
             try:
-                adam_plus(groups, step.joint)
+                adam_plus(groups, gathered.joint)
             except Exception:
-                step.torn = any(part.written for group in groups for part in group.parts)
+                gathered.torn = any(part.written for group in groups for part in group.parts)
                 raise
         return groups
 
-    def _groups(self, step: Gathered) -> list[Group]:
-        """The groups that take part: without gradients, a group still has the norm of the others."""
+    def _groups(self, gathered: Gathered) -> list[Group]:
+        """Groups to step. One without gradients takes part if it shares a norm, so that its record is updated."""
         groups: list[Group] = []
-        for i, (settings, columns) in enumerate(zip(step.groups, step.columns, strict=True)):
+        for i, (settings, columns) in enumerate(zip(gathered.groups, gathered.columns, strict=True)):
             numbers = [j for j, p in enumerate(settings["params"]) if p.grad is not None]
-            joint = step.joint
+            joint = gathered.joint
             if numbers or settings["norm_scope"] == "global" or (joint and settings["norm_scope"] == "group"):
                 shares = [ALONE] * len(numbers) if joint is None else [joint.shares[i][j] for j in numbers]
                 group = Group(settings, i, numbers, [])

@@ -4,6 +4,7 @@
    so that the same inputs give the same bits however many threads there are. Roundings are those of torch's lerp and
    addcmul, which use fma wherever a CPU has it, and no others (-ffp-contract=off): plain execution has the same bits. */
 
+/* This file includes itself twice: for float and for double. Line 7, η, is computed in _algorithm.py. */
 #ifndef REAL
 
 #include <math.h>
@@ -19,18 +20,19 @@ enum { CHUNK = 1 << 17, BLOCK = 1 << 6, LANES = 16 };
 
 struct tensor {
     void *w_hat;
-    const void *g; /* NULL if z is z_t already */
+    const void *g; /* NULL to take the norm of z alone */
     void *z;
     int64_t size, first_chunk; /* after the last tensor comes a row of which only first_chunk is used */
 };
 
-/* One pass. β is a column with a number for each tensor, offset and rate are columns of pointers to one. */
+/* Arguments of one pass. `weight` has a number for each tensor: β, or 1 at its first step. `old_offset` (c_{t−1}) and
+   `rate` (η_t/β) have a pointer to one for each tensor. `keep` is 1 − lr·λ if weight decay is decoupled, else 1. */
 struct work {
     const struct tensor *tensors;
     int64_t count, chunks, next, done, maximize;
     double decay;
-    const double *keep, *beta;
-    const void *const *offset, *const *rate;
+    const double *keep, *weight;
+    const void *const *old_offset, *const *rate;
     double *sums, *norms; /* one for each chunk, one for each tensor */
 };
 
@@ -74,15 +76,16 @@ static void finish(struct work *work)
 
 #else /* included once for each dtype */
 
-/* z_t = (1 − β) z + β g with g ← ±g + λ ŵ, from the nearer end as in torch.lerp: exactly g if β = 1. */
+/* Lines 5 and 10: z_t = (1 − weight) z + weight g with g ← ±g + λ ŵ, from the nearer end as in torch.lerp: exactly g
+   if the weight is 1. */
 static inline void NAMED(average)(REAL *restrict z_t, const REAL *w_hat, const REAL *g, const REAL *z, int64_t size,
-                                  int maximize, REAL decay, REAL beta)
+                                  int maximize, REAL decay, REAL weight)
 {
     for (int64_t i = 0; i < size; i++) {
         REAL g_t = maximize ? -g[i] : g[i];
         if (decay != 0)
             g_t = FMA(w_hat[i], decay, g_t);
-        z_t[i] = beta < (REAL)0.5 ? FMA(beta, g_t - z[i], z[i]) : FMA(beta - 1, g_t - z[i], g_t);
+        z_t[i] = weight < (REAL)0.5 ? FMA(weight, g_t - z[i], z[i]) : FMA(weight - 1, g_t - z[i], g_t);
     }
 }
 
@@ -99,7 +102,7 @@ void NAMED(norms)(struct work *work)
             const REAL *w_hat = (const REAL *)t->w_hat + i, *g = (const REAL *)t->g + i, *z = (const REAL *)t->z + i;
             const int64_t size = least(BLOCK, end - i);
             if (t->g)
-                NAMED(average)(z_t, w_hat, g, z, size, work->maximize, work->decay, work->beta[t - work->tensors]);
+                NAMED(average)(z_t, w_hat, g, z, size, work->maximize, work->decay, work->weight[t - work->tensors]);
             else
                 memcpy(z_t, z, size * sizeof(REAL));
             memset(z_t + size, 0, (BLOCK - size) * sizeof(REAL));
@@ -115,7 +118,7 @@ void NAMED(norms)(struct work *work)
     }
 }
 
-/* Second pass: w_t = (ŵ_t + c z_{t−1}) keep, z_t, and ŵ_{t+1} = w_t − rate z_t. From the last chunk backwards, because
+/* Second pass, lines 8 to 10: w_t = (ŵ_t + c z_{t−1}) keep, z_t, and ŵ_{t+1} = w_t − rate z_t. From the last chunk backwards, because
    the first pass may have left that in the cache: saves 4 % of both passes with 300 MiB of cache, nothing with 32. */
 void NAMED(update)(struct work *work)
 {
@@ -124,15 +127,15 @@ void NAMED(update)(struct work *work)
         t = owner(t, chunk);
         const int64_t start = (chunk - t->first_chunk) * CHUNK, end = least(start + CHUNK, t->size);
         const int64_t row = t - work->tensors;
-        const REAL offset = *(const REAL *)work->offset[row], rate = *(const REAL *)work->rate[row], keep = *work->keep;
+        const REAL old_offset = *(const REAL *)work->old_offset[row], rate = *(const REAL *)work->rate[row], keep = *work->keep;
         REAL z_t[BLOCK];
         for (int64_t i = start; i < end; i += BLOCK) {
             REAL *restrict w_hat = (REAL *)t->w_hat + i, *restrict z = (REAL *)t->z + i;
             const REAL *g = (const REAL *)t->g + i;
             const int64_t size = least(BLOCK, end - i);
-            NAMED(average)(z_t, w_hat, g, z, size, work->maximize, work->decay, work->beta[row]);
+            NAMED(average)(z_t, w_hat, g, z, size, work->maximize, work->decay, work->weight[row]);
             for (int64_t k = 0; k < size; k++) {
-                w_hat[k] = FMA(-z_t[k], rate, FMA(z[k], offset, w_hat[k]) * keep);
+                w_hat[k] = FMA(-z_t[k], rate, FMA(z[k], old_offset, w_hat[k]) * keep);
                 z[k] = z_t[k];
             }
         }

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._algorithm import Execution, Part, per_tensor, scalar, weights
+from .._algorithm import Execution, Part, gradient_weights, per_tensor, scalar
 from .._ranks import ORDINARY
 
 PATH = Path(__file__).with_name("native.c.so")  # not native.so, which Python would import in place of this file
@@ -55,7 +55,10 @@ PROCESS = os.getpid()
 
 
 class Native(Execution):
-    """Both passes over one part in C. The first writes nothing, so the second still has z_{t−1}."""
+    """Both halves of a step in C, each in one pass over memory. An instance executes one part, for one step.
+
+    `first` writes nothing, so that `second` still has z_{t−1}.
+    """
 
     def first(self, x: Part, group: dict[str, Any]) -> Tensor:
         """Return ‖z_t‖ of each tensor."""
@@ -65,7 +68,7 @@ class Native(Execution):
         self.settings: dict[str, Any] = {
             "maximize": group["maximize"],
             "decay": 0.0 if is_decoupled else decay,
-            "beta": column(weights(x.step, scalar(group, "beta"), group["capturable"])),
+            "weight": column(gradient_weights(x.step, scalar(group, "beta"), group["capturable"])),
         }
         return self.table.norms(**self.settings)
 
@@ -135,8 +138,8 @@ class Work(ctypes.Structure):
         ("maximize", ctypes.c_int64),
         ("decay", ctypes.c_double),
         ("keep", ctypes.c_void_p),
-        ("beta", ctypes.c_void_p),
-        ("offset", ctypes.c_void_p),
+        ("weight", ctypes.c_void_p),
+        ("old_offset", ctypes.c_void_p),
         ("rate", ctypes.c_void_p),
         ("sums", ctypes.c_void_p),
         ("norms", ctypes.c_void_p),
@@ -164,9 +167,9 @@ class Table:
         self._run("norms", sums=array("d", bytes(8 * self.chunks)), norms=norms, **settings)
         return norms
 
-    def update(self, offset: list[Tensor], rate: list[Tensor], **settings: Any) -> None:
+    def update(self, old_offset: list[Tensor], rate: list[Tensor], **settings: Any) -> None:
         """Update ŵ and z."""
-        self._run("update", offset=array("q", _pointers(offset)), rate=array("q", _pointers(rate)), **settings)
+        self._run("update", old_offset=array("q", _pointers(old_offset)), rate=array("q", _pointers(rate)), **settings)
 
     def _run(self, name: str, maximize: bool = False, decay: float = 0.0, **columns: Any) -> None:
         at = {key: c.data_ptr() if isinstance(c, Tensor) else c.buffer_info()[0] for key, c in columns.items()}

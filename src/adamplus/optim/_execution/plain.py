@@ -21,7 +21,7 @@ SAFE = (1e-10, 1e18)
 
 
 class Plain(ListExecution):
-    """The list operations, one tensor after the other."""
+    """The list operations, one tensor after the other. ‖z‖ is taken in C if the library takes the tensor."""
 
     def parts(self, part: Part) -> list[Part]:
         """One part for each tensor: temporaries of weight decay and conversions are then one tensor at a time."""
@@ -41,7 +41,7 @@ class Plain(ListExecution):
     def add_scaled(
         self, xs: list[Tensor], ys: list[Tensor], scales: list[Tensor], sign: int, seeds: Seeds = None
     ) -> list[Tensor]:
-        """X ± scale · y, in place; 16-bit tensors are computed in float32 and rounded once, at random with a seed."""
+        """Add ± scale · y to x, in place. 16-bit tensors are computed in float32 and rounded once."""
         for x, y, scale, seed in zip(xs, ys, scales, seeds or [None] * len(xs), strict=True):
             if (dtype := wide(x, y)) == x.dtype == y.dtype:
                 x.addcmul_(y, scale, value=sign)
@@ -54,7 +54,7 @@ class Plain(ListExecution):
         return xs
 
     def scale(self, xs: list[Tensor], factor: float | Tensor, seeds: Seeds = None) -> list[Tensor]:
-        """Factor · x, in place; the factor is never rounded to 16 bits."""
+        """Multiply x by the factor, in place; the factor is never rounded to 16 bits."""
         for x, seed in zip(xs, seeds or [None] * len(xs), strict=True):
             dtype = wide(x)
             by = factor.to(x.device, dtype) if isinstance(factor, Tensor) else factor
@@ -67,11 +67,11 @@ class Plain(ListExecution):
                     first += piece.numel()
         return xs
 
-    def average(self, zs: list[Tensor], gs: list[Tensor], betas: list[float | Tensor]) -> list[Tensor]:
-        """(1 − β) z + β g, in place."""
-        for z, g, beta in zip(zs, gs, betas, strict=True):
+    def average(self, zs: list[Tensor], gs: list[Tensor], weights: list[float | Tensor]) -> list[Tensor]:
+        """Average z with g, in place."""
+        for z, g, own in zip(zs, gs, weights, strict=True):
             dtype = wide(z)
-            weight = beta.to(z.device, dtype).reshape(()) if isinstance(beta, Tensor) else beta
+            weight = own.to(z.device, dtype).reshape(()) if isinstance(own, Tensor) else own
             if dtype == z.dtype:
                 z.lerp_(g, weight)
             else:
@@ -79,7 +79,7 @@ class Plain(ListExecution):
         return zs
 
     def assign(self, xs: list[Tensor], values: list[Tensor]) -> list[Tensor]:
-        """X = value, in place."""
+        """Copy the values into the tensors."""
         for x, value in zip(xs, values, strict=True):
             x.copy_(value)
         return xs

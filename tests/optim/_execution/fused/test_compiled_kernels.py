@@ -24,17 +24,21 @@ def test_kernels_compile_spill_nothing_and_move_16_bytes_at_once(capability: int
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    # Five kinds of tensors, with and without GradScaler; the scalars' kernel knows of the latter alone.
-    assert [sum(kernel["kernel"] == name for kernel in found) for name in ("norms", "scalars", "update")] == [10, 2, 10]
+    # Five kinds of tensors, with and without GradScaler; the kernel of step sizes knows only the latter.
+    assert [sum(kernel["kernel"] == name for kernel in found) for name in ("first", "step_sizes", "second")] == [
+        10,
+        2,
+        10,
+    ]
     assert all(kernel["spilt"] == 0 for kernel in found)
     for kernel in found:
-        if kernel["kernel"] != "scalars":
+        if kernel["kernel"] != "step_sizes":
             assert (kernel["loads"], kernel["stores"]) == (wide(kernel) if kernel["ALIGNED"] else (0, 0))
 
 
 def wide(kernel: dict[str, Any]) -> tuple[int, int]:
     """Loads and stores of 16 bytes that a whole block takes, of eight elements a thread; the last may be masked."""
     p, g, z = (2 if kernel[f"{name}_type"] == "fp32" else 1 for name in "pgz")
-    if kernel["kernel"] == "norms":
+    if kernel["kernel"] == "first":
         return g + z + p * kernel["DECAY"], 0
     return p + g + z, p + z

@@ -31,7 +31,7 @@ class GroupColumns(NamedTuple):
 
 
 class CoefficientColumns(NamedTuple):
-    """One row for each tensor (float32): what the scalar kernel leaves for the second pass."""
+    """One row for each tensor (float32): what the kernel `step_sizes` leaves for `second`."""
 
     old_offset: float
     weight: float

@@ -1,4 +1,8 @@
-"""The three Triton kernels of a fused step: `norms` (first pass), `scalars` (η), `update` (second pass).
+"""The three Triton kernels of a fused step, by lines of Algorithm 1:
+
+    first       lines 5 and 10 (z_t), for ‖z_t‖ alone; writes nothing else
+    step_sizes  line 7 (η_t), and from it the coefficients, offsets, step counts and records
+    second      w_t from the last extrapolation, lines 5 and 10 again, and lines 8 and 9 (ŵ_{t+1})
 
 Work is cut into *workers*. Each has one tensor, of which it takes every k-th block. Tensors are found through a table
 of pointers, so one launch covers all tensors of the same dtypes. A missing gradient has the pointer 0, and its tensor
@@ -108,12 +112,12 @@ def _multiplier(settings, group, scale, HAS_SCALE: tl.constexpr):
 
 
 @triton.jit
-def norms(
+def first(
     table, gradients, settings, worker_rows, first_worker, scale, partial,
     p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr,
     HAS_SCALE: tl.constexpr, DECAY: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """First pass: Σ z_t² of each worker's share. z is not written yet, so that `update` still has z_{t−1}."""
+    """First pass: Σ z_t² of each worker's share. z is not written yet, so that `second` still has z_{t−1}."""
     if EARLY:  # pragma: no cover - needs a GPU
         cuda.gdc_launch_dependents()
     worker = first_worker + tl.program_id(0)
@@ -156,7 +160,7 @@ def _power(base, exponent):
 
 
 @triton.jit
-def scalars(
+def step_sizes(
     table, gradients, settings, scopes, partial, found_inf, coefficients, scope_norms, groups, group_count,
     HAS_FOUND_INF: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
@@ -292,7 +296,7 @@ def _update_block(
         gs += coupled * ps
     zs = _load(z, at, size, MASKED)
     w = (ps + old_offset * zs) * keep  # w_t = ŵ_t + c_{t−1} z_{t−1}
-    zs = _narrowed(tl.where(weight == 1.0, gs, zs + weight * (gs - zs)), z)  # line 10
+    zs = _narrowed(tl.where(weight == 1.0, gs, zs + weight * (gs - zs)), z)  # lines 5 and 10
     ps = w - rate * zs  # lines 8 and 9, with the z that will undo them
     ps = _rounded(ps, _noise(at, seed)) if STOCHASTIC else _narrowed(ps, p)
     _store(z, at, size, zs, MASKED)
@@ -300,7 +304,7 @@ def _update_block(
 
 
 @triton.jit
-def update(
+def second(
     table, gradients, settings, worker_rows, first_worker, scale, found_inf, coefficients,
     p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr,
     HAS_SCALE: tl.constexpr, HAS_FOUND_INF: tl.constexpr, DECAY: tl.constexpr, STOCHASTIC: tl.constexpr,

@@ -60,7 +60,7 @@ def fused_step(
     for number, (begin, end) in enumerate(tables.stages):
         tables.locate(begin, [gradients[i].data_ptr() or EMPTY for i in tables.order[begin:end]])
         tables.first(number, scale)
-    tables.sizes(found_inf, None)
+    tables.step_sizes(found_inf, None)
     tables.second(scale, found_inf)
 
 
@@ -71,18 +71,18 @@ def _laid_out(g: Tensor, p: Tensor) -> Tensor:
 class FusedOperator:
     """Takes a step by calling the operator."""
 
-    def step(self, step: Gathered) -> None:
+    def step(self, gathered: Gathered) -> None:
         """Take a step."""
         places: list[int] = []
         traits: list[int] = []
         values: list[Tensor] = []
-        for i, group in enumerate(step.groups):
+        for i, group in enumerate(gathered.groups):
             record, own = group["record"], settings(group)
             values += [torch.as_tensor(scalar(group, name)) for name in own._fields[:2]]  # lr and β
             values += [torch.full((), number, dtype=record.dtype, device=record.device) for number in own[2:]]
             places += [x for j, p in enumerate(group["params"]) if p.grad is not None for x in (i, j)]
             traits += [SCOPES.index(group["norm_scope"]), int(own.coupled != 0), int(group["stochastic_rounding"])]
-        columns = [[tensor for own in step.columns for tensor in own[k]] for k in range(5)]
-        records = [group["record"] for group in step.groups]
-        table = torch.stack(values).view(len(step.groups), -1)
-        fused_step(*columns, records, table, places, traits, step.scale, step.found_inf)
+        columns = [[tensor for own in gathered.columns for tensor in own[k]] for k in range(5)]
+        records = [group["record"] for group in gathered.groups]
+        table = torch.stack(values).view(len(gathered.groups), -1)
+        fused_step(*columns, records, table, places, traits, gathered.scale, gathered.found_inf)

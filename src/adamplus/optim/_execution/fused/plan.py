@@ -75,7 +75,7 @@ class Plan:
         twin.gradients = [Gradients(g.params, g.locals, g.dtypes) for g in self.gradients]
         return twin
 
-    def again(
+    def take(
         self,
         groups: lists.Groups,
         state: lists.State,
@@ -91,7 +91,7 @@ class Plan:
         return plan.step(groups, state, scale, found_inf)
 
     def step(self, groups: lists.Groups, state: lists.State, scale: Tensor | None, found_inf: Tensor | None) -> bool:
-        """Take a step of Algorithm 1 if the tables still fit. Return whether they do; nothing changes otherwise."""
+        """Take a step if the tables still fit, and return whether they do. Otherwise no parameter or state changes."""
         if _traits(groups) != self.traits or not self.scalars.stay():
             return False
         with self._on_device():
@@ -109,7 +109,7 @@ class Plan:
                 self.tables.first(number, scale)
             if not (any(self.tables.at) and self._holds(groups, state)):
                 return False
-            self.tables.sizes(found_inf, self.joint)
+            self.tables.step_sizes(found_inf, self.joint)
             self.tables.second(scale, found_inf)
         moved = zip(self.params, self.tables.at, strict=True) if 0 in self.tables.at else ()
         with NO_OVERRIDES():
@@ -157,14 +157,14 @@ class Plan:
 class Fused:
     """Takes a step by a new plan, and returns the plan for the next step."""
 
-    def step(self, step: lists.Gathered) -> Plan | None:
+    def step(self, gathered: lists.Gathered) -> Plan | None:
         """Take a step."""
         with torch.inference_mode(False):  # or the tables could not be written to outside of that mode
-            plan = Plan(step.groups, step.state, step.joint)
-        if not plan.again(step.groups, step.state, step.scale, step.found_inf, step.captured):
+            plan = Plan(gathered.groups, gathered.state, gathered.joint)
+        if not plan.take(gathered.groups, gathered.state, gathered.scale, gathered.found_inf, gathered.captured):
             raise RuntimeError("a gradient does not match its parameter: give it the same shape and device")
         if capturing():  # its tables are empty until the graph is replayed, so no eager step may use them
-            step.captured.append(plan)
+            gathered.captured.append(plan)
             return None
         return plan
 

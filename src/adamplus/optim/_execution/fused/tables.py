@@ -76,7 +76,7 @@ def row(
 class Tables:
     """Addresses of tensors and state, the workers that take them, the scopes that share a norm, and both passes.
 
-    `first` and `second` are the two passes of `Execution`, each over all tensors. `sizes` computes η between them.
+    `first`, `step_sizes` and `second` launch the kernels of these names, each over all tensors.
     """
 
     def __init__(self, rows: Sequence[TensorRow], groups: Sequence[GroupTraits], device: torch.device) -> None:
@@ -200,19 +200,19 @@ class Tables:
             types = (TYPES[kind.p], TYPES[kind.gradient], TYPES[kind.z])
             options = (scale is not None, kind.is_coupled, kind.is_aligned, BLOCK, self.early)
             arguments = (*tables, first, scale_at, self.partial, *types, *options)
-            launched.append(_launch(kernels.norms, count, WARPS, False, *arguments))
+            launched.append(_launch(kernels.first, count, WARPS, False, *arguments))
         self._remember(phase, launched)
 
-    def sizes(self, found_inf: Tensor | None, joint: Joint | None) -> None:
+    def step_sizes(self, found_inf: Tensor | None, joint: Joint | None) -> None:
         """‖z‖ and η of each scope, in one kernel; offsets, step counts and records are updated."""
         if joint is not None:
             self._sum_over(joint)
-        phase = None if found_inf is not None else "sizes"
+        phase = None if found_inf is not None else "step sizes"
         if self._repeat(phase):  # pragma: no cover - see _repeat
             return
         inf_at = self.partial if found_inf is None else found_inf
         launched = _launch(
-            kernels.scalars, len(self.scopes), 8, self.early,
+            kernels.step_sizes, len(self.scopes), 8, self.early,
             self.table, self.gradients, self.settings, self.scopes, self.partial, inf_at, self.coefficients,
             self.scope_norms, self.records, len(self.records), found_inf is not None, 1024, self.early,
         )  # fmt: skip
@@ -237,7 +237,7 @@ class Tables:
                 self.early,
             )  # fmt: skip
             arguments = (*tables, first, scale_at, inf_at, self.coefficients, *types, *options)
-            launched.append(_launch(kernels.update, count, WARPS, self.early, *arguments))
+            launched.append(_launch(kernels.second, count, WARPS, self.early, *arguments))
         self._remember(phase, launched)
 
     def _remember(self, phase: str | None, launched: list[Any]) -> None:
@@ -267,6 +267,7 @@ class Tables:
         begin, end = self.shared
         own = self.partial[begin:end]
         squares = {channel: (own * part[begin:end]).sum() for channel, part in self.parts.items()} or {-1: own.sum()}
+        # Spread evenly, because the kernel `step_sizes` adds these numbers up again.
         own.copy_(joint.sum({(-1, -1): squares}, own[0])[-1, -1] / (end - begin))
 
     def _record_singles(self, record: Tensor, g: int, rows: list[int], found_inf: Tensor | None) -> None:
