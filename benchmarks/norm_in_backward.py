@@ -91,7 +91,7 @@ def measure(way: str, model: nn.Module, x: Tensor, y: Tensor) -> tuple[float, fl
                 places, _held = gradients.look()
                 assert places is not None
                 assert plan.tables.locate(begin, places)
-            plan.tables.sizes(None, None)
+            plan.tables.step_sizes(None)
             plan.tables.second(None, None)
 
     stream = torch.cuda.Stream()

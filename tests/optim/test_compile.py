@@ -175,6 +175,20 @@ def test_evaluations_between_steps_cause_no_recompilation():
     assert counter.frame_count == 1
 
 
+def test_plans_of_captured_graphs_cause_no_recompilation():
+    model = small_model()
+    optimizer = AdamPlus(model.parameters())
+    counter = CompileCounterWithBackend("eager")
+    step = torch.compile(optimizer.step, backend=counter)
+    for i in range(3):
+        x, y = batch(i)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        step()
+        optimizer._captured.append(object())  # as a capture between compiled steps does
+    assert counter.frame_count == 1
+
+
 def test_a_compiled_fused_step_calls_the_kernels_and_copies_nothing():
     """The graph has one operator, and inductor passes the tensors to it without copies."""
     model, optimizer = scheduled("tensor", fused=True)

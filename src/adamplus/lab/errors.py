@@ -14,4 +14,4 @@ def nearest(name: str, names: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:
         return f"did you mean {' or '.join(near)}?"
-    return f"there are {', '.join(names)}" if names else "there are none"
+    return f"choose from {', '.join(names)}" if names else "there are none"

@@ -225,6 +225,7 @@ class AdamPlus(Switchable):
             ):
                 self._step(compiling)
         except Exception:
+            self._torn = self._torn or (self._plan is not None and self._plan.torn)
             self._warn_other_ranks()
             raise
         except BaseException:  # Ctrl-C may come between two tensors
@@ -242,6 +243,7 @@ class AdamPlus(Switchable):
             if compiling:  # pragma: no cover
                 stepper.step(gathered)
                 return
+            self._plan = None  # what it holds need not live through this step
             try:
                 self._plan = stepper.step(gathered)
             except Exception:
@@ -250,12 +252,14 @@ class AdamPlus(Switchable):
 
     def _gather(self, compiling: bool) -> Gathered:
         """Gather what has a gradient, with its state."""
+        # torch.compile would compile the step again whenever the list of captured plans grows.
+        captured = [] if compiling else self._captured
         columns: list[Columns] = []
         for group in self.param_groups:
             own = Columns([], [], [], [], [])
             self._init_group(group, *own, compiling)
             columns.append(own)
-        return Gathered(self.param_groups, columns, self.state, self._joint, *self._amp(), captured=self._captured)
+        return Gathered(self.param_groups, columns, self.state, self._joint, *self._amp(), captured)
 
     def _is_shared(self) -> bool:
         """Whether other ranks have a part of the parameters."""
@@ -323,7 +327,7 @@ class AdamPlus(Switchable):
                 self.state[p] = state
 
     def _refuse_wrong_mode(self) -> None:
-        if self._torn:
+        if self._torn:  # both conditions are repeated here to save two calls in every step
             self._refuse_torn_state()
         if not self._training:
             raise RuntimeError(
@@ -370,7 +374,7 @@ class AdamPlus(Switchable):
         """
         with loading(self, self._check):
             super().load_state_dict(state_dict)
-        self._warn_of_another_mode()
+            self._warn_of_another_mode()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy without the process group would divide by the wrong norm; with it, pickle raises.

@@ -35,7 +35,7 @@ class Execution(ABC):
     """How the tensors of a part are executed."""
 
     @abstractmethod
-    def first(self, x: "Part", group: dict[str, Any]) -> Tensor:
+    def first(self, x: "Part", group: dict[str, Any], lr: float | Tensor, beta: float | Tensor) -> Tensor:
         """Return ‖z_t‖ of each tensor. May write w_t and z_t already (lines 5 and 10); if not, `second` does."""
 
     @abstractmethod
@@ -87,21 +87,23 @@ class Group:
 def adam_plus(groups: Sequence[Group], joint: Joint | None = None) -> None:
     """Take one step of Algorithm 1 for all groups together. Line numbers are the paper's."""
     for group in groups:
+        lr, beta = scalar(group.settings, "lr"), scalar(group.settings, "beta")
         for x in group.parts:
-            x.norms = x.run.first(x, group.settings)
+            x.norms = x.run.first(x, group.settings, lr, beta)
     for group, norm in zip(groups, scope_norms(groups, joint), strict=True):
         lr, beta = scalar(group.settings, "lr"), scalar(group.settings, "beta")
         # line 7: η_t = α β^a / max(‖z_t‖^p, ε₀)
         eta = lr * beta ** group.settings["beta_power"] / _denominator(norm, group.settings)
+        rate, offset = eta / beta, eta * (1 / beta - 1)
         for x in group.parts:
-            x.run.second(x, eta / beta, eta * (1 / beta - 1))
+            x.run.second(x, rate, offset)
         _record(group.settings, norm, eta, surely_steps=joint is None or bool(group.parts))
 
 
 class ListExecution(Execution):
     """Both halves of a step in list operations, which a subclass supplies: lists in, lists out."""
 
-    def first(self, x: Part, group: dict[str, Any]) -> Tensor:
+    def first(self, x: Part, group: dict[str, Any], lr: float | Tensor, beta: float | Tensor) -> Tensor:
         """Write w_t and z_t, and return ‖z_t‖ of each tensor."""
         decay, is_decoupled = group["weight_decay"], group["decoupled_weight_decay"]
         x.written = True
@@ -109,9 +111,9 @@ class ListExecution(Execution):
         # w_t = ŵ_t + c_{t−1} z_{t−1}: undo the last extrapolation
         x.w = self.add_scaled(x.w_hat, x.z, x.offset, +1, x.seeds)
         if is_decoupled and decay != 0:
-            x.w = self.scale(x.w, 1 - scalar(group, "lr") * decay, x.seeds)
+            x.w = self.scale(x.w, 1 - lr * decay, x.seeds)
         # lines 5 and 10: z_t = (1 − β) z_{t−1} + β g_t, z_0 = g_0
-        x.z = self.average(x.z, g, gradient_weights(x.step, scalar(group, "beta"), group["capturable"]))
+        x.z = self.average(x.z, g, gradient_weights(x.step, beta, group["capturable"]))
         return self.norms(x.z)
 
     def second(self, x: Part, rate: Tensor, offset: Tensor) -> None:

@@ -34,7 +34,7 @@ def is_called_by_checkpoint() -> bool:
     return False
 
 
-def restore_state(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+def _restore_state(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     """Restore the state as it was saved: torch has cast it to the parameters' dtype, or shares it with `saved`."""
     ids = [i for group in saved["param_groups"] for i in group["params"]]
     places = [(p, group) for group in optimizer.param_groups for p in group["params"]]
@@ -62,7 +62,7 @@ def dtypes_by_name(groups: list[dict[str, Any]], back: bool = False) -> list[dic
     return [{key: names.get(v, v) if key == "state_dtype" else v for key, v in group.items()} for group in groups]
 
 
-def complete(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+def _complete(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
     """Return the state_dict with what torch.distributed.checkpoint leaves out if it splits a saved group into several.
 
     The last of these groups gets everything. The others get nothing or, from a full state_dict, what this optimizer
@@ -88,7 +88,7 @@ def _has_nothing_new(own: dict[str, Any], group: dict[str, Any]) -> bool:
     return same and torch.equal(group["record"].cpu(), own["record"].cpu())
 
 
-def refuse_checkpoint(
+def _refuse_checkpoint(
     optimizer: Optimizer, state_dict: dict[str, Any], check: Callable[[dict[str, Any]], None]
 ) -> None:
     """Raise, before anything changes, for a state_dict that this optimizer cannot continue. `check` checks settings."""
@@ -127,7 +127,7 @@ def refuse_checkpoint(
             raise ValueError(
                 f"parameter {i} is {'sharded' if is_sharded(p) else 'whole'}, its z in this state_dict "
                 "is not: load it by set_optimizer_state_dict of torch.distributed.checkpoint.state_dict, "
-                "with full_state_dict=True in its options where z is whole"
+                "with full_state_dict=True in its options if z is whole"
             )
 
 
@@ -143,8 +143,8 @@ def loading(optimizer: Any, check: Callable[[dict[str, Any]], None]) -> Iterator
     saved: dict[str, Any] = {}
 
     def prepare(_: Any, candidate: dict[str, Any]) -> dict[str, Any]:
-        candidate = complete(optimizer, candidate)
-        refuse_checkpoint(optimizer, candidate, check)
+        candidate = _complete(optimizer, candidate)
+        _refuse_checkpoint(optimizer, candidate, check)
         saved.update(candidate)
         return candidate
 
@@ -153,7 +153,7 @@ def loading(optimizer: Any, check: Callable[[dict[str, Any]], None]) -> Iterator
         for group, execution in zip(optimizer.param_groups, own, strict=True):
             group.update(execution)
         with torch.inference_mode(False):  # or state could not be written to outside of that mode
-            restore_state(optimizer, saved)
+            _restore_state(optimizer, saved)
 
     hooks = (
         optimizer.register_load_state_dict_pre_hook(prepare),  # last, so that it sees what the user's own hooks made

@@ -210,7 +210,7 @@ def test_trials_without_a_result_lose_and_the_edge_is_noted():
 def test_a_best_trial_at_the_edge_of_the_range_is_reported(tmp_path: Path, task: str):
     # a rate of Adam's that suits a plane in sixteen steps is far above those that suit networks
     text = output(task, "--optimizers", "adam", "--seeds", 1, "--tune", 3, "--out", tmp_path, status=0)
-    assert "is best, and nothing beyond it was tried" in text
+    assert "is best, at the edge of the values tried" in text
     assert record(tmp_path)["edge"] == {task: {"adam": ["lr"]}}
 
 
@@ -315,8 +315,11 @@ def test_reused_runs_of_other_versions_are_reported_once(tmp_path: Path, task: s
         settings["versions"]["torch"] = "1.0"
         write_json(run.folder / SETTINGS, settings)
     text = output(*options, status=0)
-    assert text.count("Kept") == 1
-    assert f"Kept 2 runs of torch 1.0; this is torch {torch.__version__}: remove them, or pass another --out" in text
+    assert text.count("Reused") == 1
+    assert (
+        f"Reused 2 runs made with torch 1.0; this is torch {torch.__version__}: remove them, or pass another --out"
+        in text
+    )
     (other,) = record(tmp_path)["kept_of"]
     assert (other["runs"], other["torch"]) == (4, "1.0")
 
@@ -327,7 +330,7 @@ def test_reused_runs_of_another_commit_are_reported(tmp_path: Path, task: str, m
     write_json(run.folder / SETTINGS, run.settings() | {"git": {"commit": "a" * 40, "dirty": True}})
     monkeypatch.setattr(provenance, "git_state", lambda: {"commit": "b" * 40, "dirty": False})
     text = output(task, "--optimizers", "sgd", "--seeds", 1, "--out", tmp_path, status=0)
-    assert "Kept 1 run of commit aaaaaaa with changes; this is commit bbbbbbb: remove" in text
+    assert "Reused 1 run made with commit aaaaaaa with changes; this is commit bbbbbbb: remove" in text
 
 
 def test_the_time_of_a_stopped_attempt_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -489,7 +492,7 @@ REFUSED = {
     "--epochs must be at least 1, got 0": ("TASK", "--epochs", "0"),
     "--workers must be at least 1, got 0": ("TASK", "--workers", "0"),
     "Invalid value for '--seeds'": ("TASK", "--seeds", "many"),
-    "unknown engine 'cloud': there are local, ray": ("TASK", "--engine", "cloud"),
+    "unknown engine 'cloud': choose from local, ray": ("TASK", "--engine", "cloud"),
     "--engine torchrun needs several processes that torchrun started": ("TASK", "--engine", "torchrun"),
     "unknown search 'gird': did you mean grid?": ("TASK", "--search", "gird"),
     "unknown precision 'float16': did you mean": ("TASK", "--precision", "float16"),

@@ -202,7 +202,7 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(commands, "load_reports", Mock(side_effect=PermissionError(13, "denied", "rate.json")))
     result = CliRunner().invoke(app, ["theory", "show", str(tmp_path)])
     assert (result.exit_code, type(result.exception)) == (1, SystemExit)
-    assert "a file cannot be used" in result.output
+    assert "a file cannot be read or written" in result.output
     assert "Repair it, and give the same command again." in result.output  # it does not claim that results are kept
 
 

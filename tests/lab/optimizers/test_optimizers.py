@@ -165,7 +165,7 @@ def test_settings_are_parsed(text: str, name: str, settings: dict[str, object]):
     ("text", "message"),
     [
         ("adm", "unknown optimizer 'adm': did you mean adam"),
-        ("zzz", "there are adam-plus, nadam-plus"),
+        ("zzz", "choose from adam-plus, nadam-plus"),
         ("", "unknown optimizer ''"),
         ("adam:wieght_decay=1", "adam has no setting 'wieght_decay': did you mean weight_decay"),
         ("adam:params=1", "has no setting 'params'"),

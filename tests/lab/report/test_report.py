@@ -407,7 +407,7 @@ def test_a_comparison_succeeds_without_a_library_that_its_report_needs(tmp_path:
         add_run(tmp_path, "adam", [0.5], seed=seed)
     monkeypatch.setitem(sys.modules, "scipy.special", None)
     (line,) = printed(tmp_path, 400)
-    assert line.startswith("The report is not whole: intervals need scipy")
+    assert line.startswith("The report is incomplete: intervals need scipy")
     assert line.endswith("pip install 'adamplus[lab]'")
     result = CliRunner().invoke(app, ["report", str(tmp_path)], env={"COLUMNS": "400", "TERM": "dumb"})
     assert result.exit_code == 2

@@ -246,7 +246,7 @@ class TestTones:
 def test_an_unknown_task_gets_suggestions():
     with pytest.raises(InputError, match="unknown task 'digit': did you mean digits"):
         tasks.find("digit")
-    with pytest.raises(InputError, match="there are digits, pydoc, tones"):
+    with pytest.raises(InputError, match="choose from digits, pydoc, tones"):
         tasks.find("zzz")
     with pytest.raises(InputError, match=r"the name of a file must end in \.py"):
         tasks.find("./my_task")

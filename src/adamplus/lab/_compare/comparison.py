@@ -148,7 +148,7 @@ class _Comparison:
             return str(end.get("reason"))
         if end.get("status") == "finished" and column not in (last := run.metrics()[-1]):
             measured = ", ".join(key for key in last if key.startswith(("validation_", "test_")))
-            return f"the task measures no {column}, only {measured}. The run stays stored: correct the task"
+            return f"the task is judged by {column} and measures {measured}: correct the task. The run is stored"
         return None
 
     def _column(self, spec: Spec) -> str:
@@ -166,7 +166,7 @@ class _Comparison:
             say(self.console, f"{task} · {contender.label}: no trial finished; the middle of each range is used")
         for key in choice.edge:
             value = choice.settings[key]
-            say(self.console, f"{task} · {contender.label}: {key}={value:g} is best, and nothing beyond it was tried")
+            say(self.console, f"{task} · {contender.label}: {key}={value:g} is best, at the edge of the values tried")
         return choice
 
     def _result(self, spec: Spec) -> float | None:

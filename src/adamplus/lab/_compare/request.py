@@ -25,12 +25,17 @@ class Request:
     )
     _: KW_ONLY
     seeds: int = option(3, "final runs of each optimizer on each task, with the seeds 1, 2, …", least=1, always=True)
-    tune: int = option(0, "trials of each optimizer on each task. 0: the middle of each range.", least=0, always=True)
+    tune: int = option(
+        0,
+        "settings to try per optimizer, judged on validation data. 0: the middle of each range.",
+        least=0,
+        always=True,
+    )
     epochs: int | None = option(None, "epochs per run. Default: the task's.", least=1)
     search: str = option("random", "`random` or `grid`, both on a logarithmic scale.")
     device: str | None = option(None, "`cpu`, `cuda` or `cuda:1`. Default: CUDA if there is a GPU, else the CPU.")
     precision: str | None = option(None, "`float32`, or `bfloat16` for autocast. Default: `bfloat16` on CUDA.")
-    first_batch: int = option(0, "T₀, the rows of an additional first step. 0: no such step.", least=0)
+    first_batch: int = option(0, "rows of an extra first step, the paper's T₀. 0: none.", least=0)
     engine: str = option(
         "local", "`local` for processes of this machine, `ray` for a cluster. Under torchrun, all its processes."
     )

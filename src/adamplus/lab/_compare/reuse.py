@@ -42,8 +42,8 @@ class Reuse:
                 theirs, ours = _difference(maker, self.here), _difference(self.here, maker)
                 say(
                     self.console,
-                    f"Kept {number} run{'s' * (number > 1)} of {theirs}; this is {ours}: "
-                    "remove them, or pass another --out, to train them anew",
+                    f"Reused {number} run{'s' * (number > 1)} made with {theirs}; this is {ours}: "
+                    "remove them, or pass another --out, to train them again",
                 )
         self.others += makers
         return [spec for spec, is_reusable in zip(specs, reusable, strict=True) if not is_reusable], len(kept)

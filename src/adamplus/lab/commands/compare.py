@@ -22,13 +22,14 @@ def compare(
     optimizers: Annotated[
         str,
         typer.Option(
-            help=f"List with commas, of {', '.join(CONTENDERS)}, or files that end in .py. "
+            help=f"Comma-separated list of {', '.join(CONTENDERS)}, or files that end in .py. "
             "`name:key=value;key=value` fixes settings."
         ),
     ] = ",".join(NAMES),
     seeds: Annotated[int, typer.Option(help="Final runs of each optimizer on each task.")] = Request.seeds,
     tune: Annotated[
-        int, typer.Option(help="Trials of each optimizer on each task. 0: the middle of each range.")
+        int,
+        typer.Option(help="Settings to try per optimizer, judged on validation data. 0: the middle of each range."),
     ] = Request.tune,
     epochs: Annotated[int | None, typer.Option(help="Epochs per run.", show_default="the task's")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs and the report.")] = Request.out,
@@ -42,10 +43,14 @@ def compare(
         str | None,
         typer.Option(help="float32 or bfloat16.", show_default="bfloat16 on CUDA, else float32"),
     ] = None,
-    search: Annotated[str, typer.Option(help="random or grid, on a logarithmic scale.")] = Request.search,
-    first_batch: Annotated[int, typer.Option(help="T₀, the rows of an additional first step. 0: no such step.")] = 0,
+    search: Annotated[str, typer.Option(help="Trials of --tune in each range: random or grid.")] = Request.search,
+    first_batch: Annotated[int, typer.Option(help="Rows of an extra first step, the paper's T₀. 0: none.")] = 0,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Measure the errors of z and g after each epoch (Adam⁺ family).")
+        bool,
+        typer.Option(
+            "--probe",
+            help="After each epoch, measure the errors of z and of the gradient (Adam⁺ family).",
+        ),
     ] = False,
 ) -> None:
     """Train tasks with several optimizers and seeds, and write a table and a page."""

@@ -24,8 +24,8 @@ def reported_errors(resumes: bool = True) -> Iterator[None]:
         raise
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what, remedy = ("the disk is full", "make room") if full else ("a file cannot be used", "repair it")
-        remedy = f"Nothing is lost: {remedy}" if resumes else remedy.capitalize()
+        what, remedy = ("the disk is full", "make room") if full else ("a file cannot be read or written", "fix that")
+        remedy = f"Finished work is stored: {remedy}" if resumes else remedy.capitalize()
         typer.echo(f"adamplus: {what} ({error}). {remedy}, and give the same command again.", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:

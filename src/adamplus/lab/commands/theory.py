@@ -94,7 +94,7 @@ def table1(
     workers: Workers = 2,
     out: Out = Path("theory"),
 ) -> None:
-    """Measure the paper's Table 1: two more columns, with all methods tuned alike."""
+    """Measure the paper's Table 1: two more columns, measured with all methods tuned alike."""
     request = RateRequest("table1", method, problem, epsilon, runs, tuning_runs, max_steps, workers)
     _measure(request, measure_rates, out)
 

@@ -38,7 +38,7 @@ def show(root: Path, console: Console, *, alone: bool = True) -> None:
     except InputError as error:
         if isinstance(error.__cause__, OSError):  # a full disk must end the command with an error
             raise error.__cause__ from None
-        say(console, f"The report is not whole: {error}")
+        say(console, f"The report is incomplete: {error}")
         return
     if alone:
         say(console, "What next:")

@@ -63,11 +63,11 @@ class Lists:
         """Take a step, and return the groups with their parts."""
         if gathered.found_inf is not None and any(columns.params for columns in gathered.columns):
             raise RuntimeError("GradScaler leaves unscaling to fused kernels, and this step has none: leave fused=None")
+        groups = self._groups(gathered)
         for columns in gathered.columns:
             for p, z in zip(columns.params, columns.zs, strict=True):
                 if p.shape != z.shape:
                     refuse_other_data(p, z)
-        groups = self._groups(gathered)
         if any(group.parts for group in groups) or gathered.joint is not None:
             try:
                 adam_plus(groups, gathered.joint)

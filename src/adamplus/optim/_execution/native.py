@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._algorithm import Execution, Part, gradient_weights, per_tensor, scalar
+from .._algorithm import Execution, Part, gradient_weights, per_tensor
 from .._ranks import ORDINARY
 
 PATH = Path(__file__).with_name("native.c.so")  # not native.so, which Python would import in place of this file
@@ -60,15 +60,15 @@ class Native(Execution):
     `first` writes nothing, so that `second` still has z_{t−1}.
     """
 
-    def first(self, x: Part, group: dict[str, Any]) -> Tensor:
+    def first(self, x: Part, group: dict[str, Any], lr: float | Tensor, beta: float | Tensor) -> Tensor:
         """Return ‖z_t‖ of each tensor."""
         decay, is_decoupled = group["weight_decay"], group["decoupled_weight_decay"]
         self.table = Table(x.w_hat, x.g, x.z)
-        self.keep = column([1 - scalar(group, "lr") * decay if is_decoupled else 1.0])
+        self.keep = column([1 - lr * decay if is_decoupled else 1.0])
         self.settings: dict[str, Any] = {
             "maximize": group["maximize"],
             "decay": 0.0 if is_decoupled else decay,
-            "weight": column(gradient_weights(x.step, scalar(group, "beta"), group["capturable"])),
+            "weight": column(gradient_weights(x.step, beta, group["capturable"])),
         }
         return self.table.norms(**self.settings)
 

@@ -4,6 +4,7 @@ import copy
 import subprocess
 import sys
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -396,7 +397,7 @@ def test_a_captured_step_leaves_the_eager_tables_alone(monkeypatch: pytest.Monke
         patch.setattr(plan, "capturing", lambda: True)
         optimizer.param_groups[0]["lr"] = 0.7
         optimizer.step()
-    (captured,) = optimizer._captured  # pyright: ignore[reportAttributeAccessIssue]
+    (captured,) = optimizer._captured
     assert optimizer._plan is eager
     assert (eager.tables.at, eager.numbers) == (at, numbers)
     assert captured.tables.gradients.data_ptr() != eager.tables.gradients.data_ptr()
@@ -416,7 +417,7 @@ def test_tables_made_in_a_capture_are_used_by_no_eager_step(monkeypatch: pytest.
         patch.setattr(plan, "capturing", lambda: True)
         optimizer.step()
     assert optimizer._plan is None
-    assert plans[0] in optimizer._captured  # pyright: ignore[reportAttributeAccessIssue]
+    assert plans[0] in optimizer._captured
     optimizer.step()
     assert len(plans) == 2
     assert optimizer.stats().step == 2
@@ -649,3 +650,33 @@ def test_a_subclass_of_tensor_is_stepped_tensor_by_tensor():
         own.step()
         plain.step()
     assert torch.equal(p.detach().as_subclass(torch.Tensor), q.detach())
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_step_that_fails_between_its_kernels_is_torn(planned: bool, monkeypatch: pytest.MonkeyPatch):
+    """The kernel of step sizes has stored the new offsets then, and ŵ has not moved."""
+    optimizer = AdamPlus(made(), fused=True)
+    for failing in (False, True) if planned else (True,):
+        give(optimizer, [torch.randn(shape) for shape in SHAPES])
+        with monkeypatch.context() as patch:
+            if failing:
+                patch.setattr(_tables.Tables, "second", Mock(side_effect=RuntimeError("no memory")))
+                with pytest.raises(RuntimeError, match="no memory"):
+                    optimizer.step()
+            else:
+                optimizer.step()
+    with pytest.raises(RuntimeError, match="broke off"):
+        optimizer.eval()
+
+
+def test_a_step_that_fails_before_its_kernels_write_is_not_torn(monkeypatch: pytest.MonkeyPatch):
+    optimizer = stepped()
+    before = values(optimizer)
+    give(optimizer, [torch.randn(shape) for shape in SHAPES])
+    with monkeypatch.context() as patch:
+        patch.setattr(_tables.Tables, "first", Mock(side_effect=RuntimeError("no memory")))
+        with pytest.raises(RuntimeError, match="no memory"):
+            optimizer.step()
+    assert all(torch.equal(a, b) for a, b in zip(before, values(optimizer), strict=True))
+    optimizer.step()
+    assert optimizer.stats().step == 3

@@ -43,7 +43,9 @@ def read(root: Path | None = None) -> Corpus:
         test = tuple(one for one in recordings if one.number < TEST)
         for name, split in (("train", train), ("test", test)):
             if not split:
-                raise InputError(f"{place.path} has no recordings of the {name} split, by the last numbers of names")
+                raise InputError(
+                    f"{place.path} has no recordings of the {name} split, by the number that ends each file name"
+                )
         return Corpus(train, test)
 
 

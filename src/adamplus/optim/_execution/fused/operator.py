@@ -60,7 +60,7 @@ def fused_step(
     for number, (begin, end) in enumerate(tables.stages):
         tables.locate(begin, [gradients[i].data_ptr() or EMPTY for i in tables.order[begin:end]])
         tables.first(number, scale)
-    tables.step_sizes(found_inf, None)
+    tables.step_sizes(found_inf)
     tables.second(scale, found_inf)
 
 
@@ -78,8 +78,9 @@ class FusedOperator:
         values: list[Tensor] = []
         for i, group in enumerate(gathered.groups):
             record, own = group["record"], settings(group)
-            values += [torch.as_tensor(scalar(group, name)) for name in own._fields[:2]]  # lr and β
-            values += [torch.full((), number, dtype=record.dtype, device=record.device) for number in own[2:]]
+            numbers: tuple[Any, ...] = own._replace(lr=scalar(group, "lr"), beta=scalar(group, "beta"))
+            kind: dict[str, Any] = {"dtype": record.dtype, "device": record.device}
+            values += [n if isinstance(n, Tensor) else torch.full((), n, **kind) for n in numbers]
             places += [x for j, p in enumerate(group["params"]) if p.grad is not None for x in (i, j)]
             traits += [SCOPES.index(group["norm_scope"]), int(own.coupled != 0), int(group["stochastic_rounding"])]
         columns = [[tensor for own in gathered.columns for tensor in own[k]] for k in range(5)]

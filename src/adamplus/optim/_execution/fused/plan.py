@@ -67,6 +67,8 @@ class Plan:
         self.stateless = [p for group in groups for p in group["params"] if not state.get(p)]
         self.numbers: list[Any] = []
         self.tensors: list[tuple[int, int, Tensor]] = []
+        self.torn = False
+        """Whether a step failed after it had begun to write."""
 
     def twin(self) -> Self:
         """Plan for a graph that is being captured: replays need their own addresses of gradients and settings."""
@@ -88,7 +90,10 @@ class Plan:
         if capturing():
             plan = self.twin()
             captured.append(plan)  # its tables must outlive the graph
-        return plan.step(groups, state, scale, found_inf)
+        try:
+            return plan.step(groups, state, scale, found_inf)
+        finally:
+            self.torn = plan.torn
 
     def step(self, groups: lists.Groups, state: lists.State, scale: Tensor | None, found_inf: Tensor | None) -> bool:
         """Take a step if the tables still fit, and return whether they do. Otherwise no parameter or state changes."""
@@ -109,8 +114,12 @@ class Plan:
                 self.tables.first(number, scale)
             if not (any(self.tables.at) and self._holds(groups, state)):
                 return False
-            self.tables.step_sizes(found_inf, self.joint)
+            if self.joint is not None:
+                self.tables.sum_over(self.joint)
+            self.torn = True  # until both kernels are launched: the first of them writes offsets, the second ŵ
+            self.tables.step_sizes(found_inf)
             self.tables.second(scale, found_inf)
+            self.torn = False
         moved = zip(self.params, self.tables.at, strict=True) if 0 in self.tables.at else ()
         with NO_OVERRIDES():
             increment_version([p for p, place in moved if place] or self.params)
@@ -161,7 +170,11 @@ class Fused:
         """Take a step."""
         with torch.inference_mode(False):  # or the tables could not be written to outside of that mode
             plan = Plan(gathered.groups, gathered.state, gathered.joint)
-        if not plan.take(gathered.groups, gathered.state, gathered.scale, gathered.found_inf, gathered.captured):
+        try:
+            fits = plan.take(gathered.groups, gathered.state, gathered.scale, gathered.found_inf, gathered.captured)
+        finally:
+            gathered.torn = plan.torn
+        if not fits:
             raise RuntimeError("a gradient does not match its parameter: give it the same shape and device")
         if capturing():  # its tables are empty until the graph is replayed, so no eager step may use them
             gathered.captured.append(plan)

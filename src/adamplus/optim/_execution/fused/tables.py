@@ -18,18 +18,18 @@ from ..rounding import salt
 from . import kernels
 from .columns import CoefficientColumns, GroupColumns, Record, RecordColumns, ScopeColumns, TensorColumns
 
-# A worker is one program of a launch, of about eight blocks; at least and at most so many. Captured on an H200, 11 M
-# parameters take 87 µs with 132 · 32 workers and 97 with 132 · 96; 124 M take 864 and 842 µs (829 with 132 · 256, which
-# take more memory).
+# A worker is one program of a launch and takes about eight blocks. WORKERS are the least and the most of them.
+# Captured on an H200, 11 M parameters take 87 µs with 132 · 32 workers and 97 with 132 · 96; 124 M take 864 and 842 µs
+# (829 with 132 · 256, which take more memory).
 BLOCK, WARPS, WORKERS = 1024, 4, (132 * 32, 132 * 96)
-# Beyond so many elements, the device begins with so many tensors, the largest, while the host looks at the others.
+# Above LARGE elements, the device begins with the HEAD largest tensors while the host checks the others.
 LARGE, HEAD = 1 << 25, 8
 TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 SCOPES = ("global", "group", "tensor")
 RATE, BETA = CoefficientColumns._fields.index("rate"), GroupColumns._fields.index("beta")
 NORM_SUM, STEPS = Record._fields.index("norm_sum"), Record._fields.index("steps")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels on CPU tensors, for tests
-DIRECT = EARLY = triton.__version__.startswith("3.6.")  # where launching by hand and before the end was tried
+DIRECT = EARLY = triton.__version__.startswith("3.6.")  # the version in which both ways of launching were tested
 
 
 class GroupTraits(NamedTuple):
@@ -203,10 +203,8 @@ class Tables:
             launched.append(_launch(kernels.first, count, WARPS, False, *arguments))
         self._remember(phase, launched)
 
-    def step_sizes(self, found_inf: Tensor | None, joint: Joint | None) -> None:
+    def step_sizes(self, found_inf: Tensor | None) -> None:
         """‖z‖ and η of each scope, in one kernel; offsets, step counts and records are updated."""
-        if joint is not None:
-            self._sum_over(joint)
         phase = None if found_inf is not None else "step sizes"
         if self._repeat(phase):  # pragma: no cover - see _repeat
             return
@@ -259,7 +257,7 @@ class Tables:
         self.upload(table, values)
         return table
 
-    def _sum_over(self, joint: Joint) -> None:
+    def sum_over(self, joint: Joint) -> None:
         """Add the other ranks' squares to this one's."""
         if not self.shared:  # this rank has had no gradient yet
             joint.sum({}, self.partial.new_zeros(()))
