@@ -203,7 +203,7 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pyt
     result = CliRunner().invoke(app, ["theory", "show", str(tmp_path)])
     assert (result.exit_code, type(result.exception)) == (1, SystemExit)
     assert "a file cannot be read or written" in result.output
-    assert "Repair it, and give the same command again." in result.output  # it does not claim that results are kept
+    assert "Fix that, and give the same command again." in result.output  # it does not claim that results are kept
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
