@@ -182,8 +182,18 @@ def _family(beta_power: float, norm_power: float, proved_eps: bool) -> MakeCandi
     return make
 
 
-ADAM_TYPE = {"individual_smooth": False, "hessian_lipschitz": False, "exponent": 4.0, "data_dependent": "type I"}
-TWO_POINTS = {"individual_smooth": True, "hessian_lipschitz": False, "exponent": 3.0, "data_dependent": "–"}
+ADAM_TYPE: dict[str, Any] = {
+    "individual_smooth": False,
+    "hessian_lipschitz": False,
+    "exponent": 4.0,
+    "data_dependent": "type I",
+}
+TWO_POINTS: dict[str, Any] = {
+    "individual_smooth": True,
+    "hessian_lipschitz": False,
+    "exponent": 3.0,
+    "data_dependent": "–",
+}
 HESSIAN = {"individual_smooth": False, "hessian_lipschitz": True}
 METHODS = {
     "amsgrad": Method(

@@ -66,11 +66,15 @@ class BatchedAdamPlus:
         eps: float = 1e-8,
         extrapolate: bool = True,
     ) -> None:
-        self.w = self.at = w.clone()
-        """w, and the point at which the next gradient must be taken."""
+        self.w: Tensor = w.clone()
+        self.at: Tensor = self.w
+        """The point at which the next gradient must be taken."""
         self.z: Tensor | None = None
-        self.beta, self.length = beta, lr * beta**beta_power
-        self.norm_power, self.eps, self.extrapolate = norm_power, eps, extrapolate
+        self.beta: float = beta
+        self.length: float = lr * beta**beta_power
+        self.norm_power: float = norm_power
+        self.eps: float = eps
+        self.extrapolate: bool = extrapolate
 
     def step(self, g: Tensor) -> None:
         """Take one step of every run, with the gradient at `at`."""
@@ -87,10 +91,13 @@ class AdamPlusWalk:
     """Walk of `BatchedAdamPlus`."""
 
     def __init__(self, problem: Problem, method: BatchedAdamPlus, batches: tuple[int, int], generator: torch.Generator):
-        self.problem, self.method, self.generator = problem, method, generator
-        self.first, self.later = batches
-        self.evaluations = 0
-        self.over = False
+        self.problem: Problem = problem
+        self.method: BatchedAdamPlus = method
+        self.generator: torch.Generator = generator
+        self.first: int = batches[0]
+        self.later: int = batches[1]
+        self.evaluations: int = 0
+        self.over: bool = False
 
     @property
     def point(self) -> Tensor:
@@ -115,10 +122,12 @@ class OptimizerWalk:
         batches: tuple[int, ...],
         generator: torch.Generator,
     ):
-        self.problem, self.batches, self.generator = problem, batches, generator
-        self.w = nn.Parameter(start.clone())
-        self.optimizer = make([self.w])
-        self.evaluations = 0
+        self.problem: Problem = problem
+        self.batches: tuple[int, ...] = batches
+        self.generator: torch.Generator = generator
+        self.w: nn.Parameter = nn.Parameter(start.clone())
+        self.optimizer: Any = make([self.w])
+        self.evaluations: int = 0
 
     @property
     def point(self) -> Tensor:

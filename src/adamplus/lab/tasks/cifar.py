@@ -26,9 +26,10 @@ class Cifar(Experiment):
     epochs = 350
     batch = 128
     metric = "accuracy"
-    better = "higher"
-    train_rows = 0  # the paper can only have shown the running mean over the epoch, which costs nothing
-    evaluation_rows = 2000  # the last layers are small: with fewer rows, parts of a GPU are idle
+    better: ClassVar[Literal["lower", "higher"]] = "higher"
+    # The paper can only have shown the running mean over the epoch, which costs nothing.
+    train_rows: ClassVar[int | None] = 0
+    evaluation_rows: ClassVar[int | None] = 2000  # the last layers are small: with fewer rows, parts of a GPU are idle
 
     set_name: ClassVar[Literal["cifar10", "cifar100"]]
 
@@ -65,7 +66,7 @@ class Cifar(Experiment):
 class Cifar10(Cifar):
     """CIFAR-10, 45,000 images to train and 5,000 to choose by; ResNet18; crops (4 pixels) and flips."""
 
-    set_name = "cifar10"
+    set_name: ClassVar[Literal["cifar10", "cifar100"]] = "cifar10"
     paper_description = (
         "CIFAR-10, all 50,000 images to train; ResNet18; crops (4 pixels) and flips; Adam's rate constant."
     )
@@ -78,7 +79,7 @@ class Cifar10(Cifar):
 class Cifar100(Cifar):
     """CIFAR-100, 45,000 images to train and 5,000 to choose by; VGG19; crops (4 pixels) and flips."""
 
-    set_name = "cifar100"
+    set_name: ClassVar[Literal["cifar10", "cifar100"]] = "cifar100"
     paper_description = (
         "CIFAR-100, all 50,000 images to train; VGG19; crops (4 pixels) and flips; Adam's rate constant."
     )

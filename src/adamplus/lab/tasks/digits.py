@@ -1,7 +1,7 @@
 """The handwritten digits of scikit-learn, 8×8 pixels, with a small convolutional network."""
 
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,8 @@ class Digits(Task):
     epochs = 10
     batch = 64
     metric = "accuracy"
-    better = "higher"
-    target = 0.97
+    better: ClassVar[Literal["lower", "higher"]] = "higher"
+    target: ClassVar[float | None] = 0.97
 
     def data(self) -> dict[str, Split]:
         """1,197 images for training, 300 for validation and 300 for the test."""

@@ -1,6 +1,7 @@
 """WikiText-2 with a small GPT, for 1,200 steps; this task is not in the paper."""
 
 import math
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -18,8 +19,8 @@ class Wikitext2GPT(NextWord):
 
     epochs = 5
     batch = 34  # of 8,158 windows: 240 steps an epoch
-    clip = 1.0
-    train_rows = 0
+    clip: ClassVar[float | None] = 1.0
+    train_rows: ClassVar[int | None] = 0
     stepwise = True
 
     def data(self) -> dict[str, Split]:

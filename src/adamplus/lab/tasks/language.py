@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -16,7 +17,7 @@ class NextWord(Task):
     """Prediction of the next word; the last dimension of a model's outputs has a score for every word."""
 
     metric = "perplexity"
-    better = "lower"
+    better: ClassVar[Literal["lower", "higher"]] = "lower"
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Cross-entropy per word."""

@@ -1,7 +1,7 @@
 """What the tasks on speech share: windows of utterances, the acoustic model, loss and schedule."""
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -16,7 +16,7 @@ class Speech(Experiment):
     epochs = 20
     batch = 256
     metric = "loss"
-    better = "lower"
+    better: ClassVar[Literal["lower", "higher"]] = "lower"
     stepwise = True
 
     layers: ClassVar[int] = 6

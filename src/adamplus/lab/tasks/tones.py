@@ -1,6 +1,7 @@
 """Artificial speech, sequences of phones in noise, with a recurrent model that classifies every frame."""
 
 from functools import cache
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +22,9 @@ class Model(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(FEATURES, WIDTH, 2, batch_first=True, bidirectional=True)
-        self.projection = nn.Linear(2 * WIDTH, PROJECTION)
-        self.output = nn.Linear(PROJECTION, CLASSES)
+        self.lstm: nn.LSTM = nn.LSTM(FEATURES, WIDTH, 2, batch_first=True, bidirectional=True)
+        self.projection: nn.Linear = nn.Linear(2 * WIDTH, PROJECTION)
+        self.output: nn.Linear = nn.Linear(PROJECTION, CLASSES)
         for layer in (self.projection, self.output):
             nn.init.orthogonal_(layer.weight)
 
@@ -41,8 +42,8 @@ class Tones(Task):
     epochs = 6
     batch = 64
     metric = "frame_error"
-    better = "lower"
-    target = 0.2
+    better: ClassVar[Literal["lower", "higher"]] = "lower"
+    target: ClassVar[float | None] = 0.2
 
     def data(self) -> dict[str, Split]:
         """Windows of speech; every split has its own speakers."""

@@ -23,7 +23,7 @@ class Wikitext2(NextWord, Experiment):
     epochs = 40
     batch = 1
     ordered = True
-    clip = 0.25
+    clip: ClassVar[float | None] = 0.25
 
     paper_description = (
         "WikiText-2, LSTM of two layers (650, untied, dropout 0.5); 20 streams of 35, clip 0.25; Adam's rate constant."
