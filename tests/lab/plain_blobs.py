@@ -1,4 +1,4 @@
-"""The images of `blobs.py` with a deterministic model that treats every row by itself."""
+"""The images of `blobs.py` with a deterministic model that treats each row independently."""
 
 from blobs import Blobs
 from torch import Tensor, nn

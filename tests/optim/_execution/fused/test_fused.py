@@ -146,7 +146,9 @@ def test_state_of_a_wider_parameter_is_read_as_what_it_is():
                 model.double()
                 optimizer.load_state_dict(optimizer.state_dict())
                 model.float()
-                refusal = plan.refusal(optimizer.param_groups, optimizer.state)  # by itself, a GPU takes another way
+                refusal = plan.refusal(
+                    optimizer.param_groups, optimizer.state
+                )  # the default on a GPU would be another execution
                 assert refusal == "offset of parameter 0 of group 0 is torch.float64"
                 for group in optimizer.param_groups:
                     group.update(execution)
