@@ -10,7 +10,7 @@ from pathlib import Path
 PAGE = Path(__file__).parents[1] / "distributed.md"
 GPUS, PARAMETERS = (8, 64, 1024), (1e9, 7e9, 70e9, 100e9)
 NODE = 8  # GPUs that NVLink joins
-MESSAGE = 24  # bytes, three float64: the sum of squares, and how many ranks are in eval mode or have failed
+MESSAGE = 32  # bytes, four float64: the sum of squares, ranks in eval mode, ranks that have failed, layout
 
 MICROSECOND, GB = 1e-6, 1e9
 LAUNCH = 40 * MICROSECOND  # of the message, and of the small kernels around it

@@ -51,6 +51,18 @@ def test_every_split_takes_the_steps_of_one_process(splits: str, processes: int,
     torchrun(processes, "splits.py", *splits.split())
 
 
+@pytest.mark.parametrize("processes", [4, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", [
+    "layers_outside_the_plan pipelines checkpoints copies_that_differ elements_that_would_count_twice",
+    *(pytest.param(case, marks=pytest.mark.slow) for case in ("layers_outside_the_plan", "pipelines", "checkpoints")),
+])  # fmt: skip
+def test_layers_outside_the_tensor_parallel_plan(case: str, processes: int, monkeypatch: pytest.MonkeyPatch):
+    is_quick = " " in case
+    monkeypatch.setenv("STEPS", "4" if is_quick else "50")
+    monkeypatch.setenv("QUICK", "yes" if is_quick else "")
+    torchrun(processes, "meshes.py", *case.split())
+
+
 @pytest.mark.parametrize("processes", [2, FOUR])
 def test_ranks_that_disagree_raise_and_do_not_wait(processes: int):
     torchrun(processes, "disagree.py")
@@ -122,7 +134,7 @@ def test_a_fused_step_of_dtensors_needs_the_global_norm(one_rank: Any):
 def test_a_message_is_on_a_device_on_which_its_group_can_sum(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
     """Parameters may be offloaded to the CPU while the group is one of GPUs."""
     joint = Joint([{"params": [], "norm_scope": "global"}], one_rank)
-    joint.channels = [joint.channels[0]._replace(devices=["meta"])]
+    joint.devices = ["meta"]
     seen: list[str] = []
     monkeypatch.setattr(dist, "all_reduce", lambda message, group: seen.append(message.device.type))
     monkeypatch.setattr(Joint, "check", lambda *_: None)
@@ -135,5 +147,5 @@ def test_errors_of_other_ranks_are_checked_on_an_accelerator_without_waiting(
 ):
     asserted: list[str] = []
     monkeypatch.setattr(torch, "_assert_async", lambda condition, text: asserted.append(text))
-    Joint([{"params": [], "norm_scope": "global"}], one_rank).check(0, torch.ones(2, device="meta"))
+    Joint([{"params": [], "norm_scope": "global"}], one_rank).check(torch.ones(3, device="meta"))
     assert "another rank cannot take this step" in asserted[0]

@@ -12,9 +12,10 @@ from torch.optim.optimizer import ParamsT, _global_optimizer_post_hooks, _global
 
 from . import _settings
 from ._checkpoint import dtypes_by_name, is_called_by_checkpoint, loading
-from ._execution import Columns, Gathered, choose, refuse_fused, refuse_step
+from ._execution import Columns, Gathered, capturing, choose, refuse_fused, refuse_step
+from ._layout import ORDINARY, is_sharded
 from ._modes import Switchable
-from ._ranks import ORDINARY, Joint, is_sharded, refuse_process_group
+from ._ranks import Joint, JointError, refuse_process_group
 from ._state import new_record, new_states, refuse_dtype, separate, suit
 
 
@@ -64,7 +65,7 @@ class AdamPlus(Switchable):
         norm_scope: the vector whose norm divides the step: all "global" groups together (the paper), each "group",
             or each "tensor".
         process_group: ranks that together hold one replica of the model, if each rank's optimizer has a share of the
-            parameters (as in ZeRO). Not needed for DTensors on meshes of all ranks, nor under DDP.
+            parameters (as in ZeRO). Not needed under DDP, FSDP2 and tensor parallelism, alone or together.
         state_dtype: dtype of z. Default: the parameter's, or float32 for 16-bit parameters.
         stochastic_rounding: round bfloat16 parameters up or down at random, with probability proportional to
             proximity, so that steps smaller than their rounding are not lost. Repeating a step repeats its rounding.
@@ -224,9 +225,10 @@ class AdamPlus(Switchable):
                 self.param_groups, self.state, *self._amp(), captured=self._captured
             ):
                 self._step(compiling)
-        except Exception:
+        except Exception as error:
             self._torn = self._torn or (self._plan is not None and self._plan.torn)
-            self._warn_other_ranks()
+            if not isinstance(error, JointError):
+                self._warn_other_ranks()
             raise
         except BaseException:  # Ctrl-C may come between two tensors
             self._torn = True
@@ -266,15 +268,15 @@ class AdamPlus(Switchable):
         params = (p for group in self.param_groups for p in group["params"])
         return self.process_group is not None or any(type(p) not in ORDINARY and is_sharded(p) for p in params)
 
-    def _find_other_ranks(self) -> None:
+    def _find_other_ranks(self, compiling: bool = False) -> None:
         """Find the ranks over which norms are summed. Called where torch.compile does not trace."""
         if self._joint is not None and self._joint.is_for(self.param_groups, self.process_group):
             return
         self._joint = None
         if self._is_shared():
             self._joint = Joint(self.param_groups, self.process_group)
-            self._joint.look(self.param_groups, self.process_group)
-            if not self._joint.channels:
+            self._joint.look(self.param_groups, self.process_group, silently=compiling or capturing())
+            if self._joint.layout is None:
                 self._joint = None
 
     def _warn_other_ranks(self) -> None:
@@ -301,7 +303,7 @@ class AdamPlus(Switchable):
     ) -> None:
         """Gather what has a gradient, with its state. torch.compile runs this method, by name, outside of the graph."""
         if group is self.param_groups[0]:
-            self._find_other_ranks()
+            self._find_other_ranks(compiling)
         self._make_states(group)
         fused = group["fused"]
         for p in group["params"]:

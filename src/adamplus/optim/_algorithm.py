@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._norm import scope_norms
-from ._ranks import ALONE, Joint, Share
+from ._ranks import Joint
 
 Seeds = list[Tensor] | None
 """Seeds of stochastic rounding, one for each tensor."""
@@ -58,7 +58,8 @@ class Part:
     index: list[int]
     """Positions of the tensors among those of their group that have a gradient."""
     run: Execution
-    share: Share = ALONE
+    copies: int = 1
+    """Number of ranks that have these tensors, among those whose squares are summed."""
     seeds: Seeds = None
     w: list[Tensor] = field(default_factory=list)
     norms: Tensor = field(default_factory=Tensor)
@@ -69,7 +70,7 @@ class Part:
         """Part of these rows, executed by `run`."""
         columns = (self.w_hat, self.g, self.z, self.offset, self.step)
         taken = ([column[i] for i in rows] for column in columns)
-        part = Part(*taken, index=[self.index[i] for i in rows], run=run, share=self.share)
+        part = Part(*taken, index=[self.index[i] for i in rows], run=run, copies=self.copies)
         part.seeds = None if self.seeds is None else [self.seeds[i] for i in rows]
         return part
 

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from . import _settings
 from ._norm import scalar_dtype
-from ._ranks import is_sharded
+from ._layout import is_sharded
 from ._state import home_of, new_record, offset_dtype, step_device, together
 
 STATE = ("z", "offset", "step")

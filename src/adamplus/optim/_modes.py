@@ -13,7 +13,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
 from ._execution import PLAIN, real
-from ._ranks import local
+from ._layout import local
 from ._state import refuse_other_data
 
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from ._ranks import Joint, Scope, scope
+from ._layout import Scope, scope
+from ._ranks import Joint
 
 if TYPE_CHECKING:
     from ._algorithm import Group
@@ -29,22 +30,22 @@ def scope_norms(groups: Sequence["Group"], joint: Joint | None = None) -> list[T
 
 def _joint_norms(groups: Sequence["Group"], joint: Joint) -> list[Tensor]:
     """The same if ranks have a part of the parameters each: the squares of all ranks are summed."""
-    squares: dict[Scope, dict[int, Tensor]] = {}
+    squares: dict[Scope, Tensor] = {}
     for group in groups:
         for part in group.parts:
-            own = part.norms.to(group.settings["record"]).square() / part.share.copies
+            own = part.norms.to(group.settings["record"]).square() / part.copies
             for i, square in (
                 zip(part.index, own, strict=True) if _is_per_tensor(group) else [(part.index[0], own.sum())]
             ):
-                channels = squares.setdefault(scope(group.settings, group.number, group.numbers[i]), {})
-                channels[part.share.channel] = channels.get(part.share.channel, 0) + square
+                key = scope(group.settings, group.number, group.numbers[i])
+                squares[key] = squares.get(key, 0) + square
     home = groups[0].settings["record"][0] if groups else torch.zeros((), dtype=torch.float64, device="cpu")
     totals = joint.sum(squares, home)
     found: list[Tensor] = []
     for group in groups:
         home = group.settings["record"]
         rows = [scope(group.settings, group.number, j) for j in (group.numbers if _is_per_tensor(group) else (-1,))]
-        norms = torch.stack([totals[key].to(home) if key in totals else home.new_zeros(()) for key in rows]).sqrt()
+        norms = torch.stack([totals[key].to(home) for key in rows]).sqrt()
         found.append(norms if _is_per_tensor(group) else norms[0])
     return found
 

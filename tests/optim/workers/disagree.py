@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 from adamplus import AdamPlus
+from adamplus.optim._layout import local
 
 
 def expect(message: str, call: Callable[[], Any]) -> None:
@@ -52,14 +53,14 @@ def some_ranks_in_eval_mode() -> None:
 
 
 def some_ranks_in_eval_mode_and_two_messages() -> None:
-    """Two sets of ranks, each with its sum: the news must not end with the first."""
+    """The second message, with norms of tensors, is not sent if the first says that a rank cannot step."""
     flat = init_device_mesh("cpu", (WORLD,))
     square = init_device_mesh("cpu", (WORLD // 2, 2))
     params = [
         nn.Parameter(distribute_tensor(torch.ones(4, 2), square, [Replicate(), Shard(0)])),
         nn.Parameter(distribute_tensor(torch.ones(4, 2), flat, [Shard(0)])),
     ]
-    optimizer = AdamPlus(params)
+    optimizer = AdamPlus(params, norm_scope="tensor")
     for _ in range(2):
         give(optimizer, 0)
         optimizer.train(RANK != WORLD - 1)
@@ -142,7 +143,54 @@ def meshes_and_groups_of_other_ranks() -> None:
     expect("has the placements", optimizer.step)
 
 
+def param_groups_that_differ() -> None:
+    """In number, scope or shapes, from the first step or after one rank has changed its own: all ranks raise."""
+    mesh = init_device_mesh("cpu", (WORLD,))
+
+    def parameter(*shape: int) -> Any:
+        return nn.Parameter(distribute_tensor(torch.ones(shape), mesh, [Shard(0)]))
+
+    first, second, third, other = parameter(4, 2), parameter(4), parameter(3), parameter(4)
+    plain = nn.Parameter(torch.ones(3))
+    for p in (first, second, third, other, plain):
+        p.grad = p.detach().clone()
+    layouts: list[Any] = [
+        [{"params": [first, second, third]}],
+        [{"params": [first]}, {"params": [second, third]}],
+        [{"params": [first, second]}],
+        [{"params": [first, second, plain]}],
+        [{"params": [first, second, third], "norm_scope": "group"}],
+        [{"params": [first, second, third], "norm_scope": "tensor"}],
+    ]
+    for name, execution in EXECUTIONS.items():
+        for one, two in [(a, b) for a in layouts for b in layouts if a is not b]:
+            groups = two if RANK == WORLD - 1 else one
+            if name == "fused" and any("norm_scope" in group for group in [*one, *two]):
+                continue
+            optimizer = AdamPlus([dict(group) for group in groups], **SETTINGS, **execution)
+            before = [p.detach().clone() for p in (first, second, third, plain)]
+            for _ in range(2):
+                expect("have different parameters in their param groups", optimizer.step)
+            after = [p.detach() for p in (first, second, third, plain)]
+            assert all(map(torch.equal, map(local, before), map(local, after))), name
+            optimizer.eval()  # nothing was written, so nothing is torn
+
+        for alike in (True, False):  # another parameter of the same shape cannot be seen in the layout
+            optimizer = AdamPlus([first, second], **SETTINGS, **execution)
+            optimizer.step()
+            if RANK == 0 and alike:
+                optimizer.param_groups[0]["params"][1] = other
+            elif RANK == 0:
+                optimizer.add_param_group({"params": [third]})
+            expect("have different parameters in their param groups", optimizer.step)
+            if name == "plain":  # the other ranks were in a step, and have written z already
+                expect("with an error" if RANK == 0 else "broke off", optimizer.step)
+            else:
+                expect("have different parameters in their param groups", optimizer.step)
+
+
 CASES = (
+    param_groups_that_differ,
     some_ranks_in_eval_mode,
     some_ranks_in_eval_mode_and_two_messages,
     a_closure_of_a_rank_in_eval_mode,

@@ -393,7 +393,7 @@ def compiled() -> None:
 
 
 def one_small_message() -> None:
-    """A step of a sharded model sends one message of three numbers, and gathers nothing."""
+    """Each step of a sharded model sends four numbers, and gathers nothing. The first sends four more."""
     from torch.distributed.tensor.debug import CommDebugMode
 
     sent: list[Tensor] = []
@@ -417,8 +417,9 @@ def one_small_message() -> None:
                 with CommDebugMode() as mode:
                     optimizer.step()
                 dist.all_reduce = original
-                assert [m.numel() for m in sent] == [3], f"{split.__name__}, {name}: {[m.shape for m in sent]}"
-                assert mode.get_total_counts() <= 1, f"{split.__name__}, {name}: {mode.get_comm_counts()}"
+                what = f"{split.__name__}, {name}, step {step}"
+                assert [m.numel() for m in sent] == ([4, 4] if step == 0 else [4]), f"{what}: {[m.shape for m in sent]}"
+                assert mode.get_total_counts() <= len(sent), f"{what}: {mode.get_comm_counts()}"
 
 
 def rounding_at_random() -> None:

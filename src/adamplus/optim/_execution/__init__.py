@@ -10,8 +10,8 @@ fused           Triton kernels
 rounding        stochastic rounding to bfloat16
 """
 
-from .choice import choose, refuse_fused, refuse_step
+from .choice import capturing, choose, refuse_fused, refuse_step
 from .lists import Columns, Gathered, real
 from .plain import PLAIN
 
-__all__ = ["PLAIN", "Columns", "Gathered", "choose", "real", "refuse_fused", "refuse_step"]
+__all__ = ["PLAIN", "Columns", "Gathered", "capturing", "choose", "real", "refuse_fused", "refuse_step"]

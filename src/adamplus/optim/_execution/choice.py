@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import _settings
-from .._ranks import ORDINARY, is_sharded, local
+from .._layout import ORDINARY, is_sharded, local
 from .differentiable import DifferentiableLists
 from .foreach import FOREACH
 from .lists import Gathered, Groups, Lists, State

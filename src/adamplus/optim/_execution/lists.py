@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from .._algorithm import Group, Part, adam_plus
-from .._ranks import ALONE, ORDINARY, Joint, Share, local, local_gradient
+from .._layout import ALONE, ORDINARY, Share, local, local_gradient
+from .._ranks import Joint
 from .._state import refuse_other_data
 from .plain import Plain
 from .rounding import salt, seeds
@@ -83,14 +84,14 @@ class Lists:
             numbers = [j for j, p in enumerate(settings["params"]) if p.grad is not None]
             joint = gathered.joint
             if numbers or settings["norm_scope"] == "global" or (joint and settings["norm_scope"] == "group"):
-                shares = [ALONE] * len(numbers) if joint is None else [joint.shares[i][j] for j in numbers]
+                shares = [ALONE] * len(numbers) if joint is None else [joint.share(i, j) for j in numbers]
                 group = Group(settings, i, numbers, [])
                 group.parts = self._parts(group, shares, columns)
                 groups.append(group)
         return groups
 
     def _parts(self, group: Group, shares: list[Share], columns: Columns) -> list[Part]:
-        """Parts of a group. The tensors of a part all belong to the same sum over ranks."""
+        """Parts of a group. Equally many ranks have the tensors of a part."""
         params, grads, zs, offsets, steps = columns
         if _is_ordinary(params, grads, zs):
             w_hat, g, z = params, grads, zs
@@ -101,16 +102,13 @@ class Lists:
         if group.settings["stochastic_rounding"]:
             salts = [salt(group.number, j, own.number) for j, own in zip(group.numbers, shares, strict=True)]
             part.seeds = seeds(salts, steps)
-        alike: dict[tuple[int, int], list[int]] = {}
+        alike: dict[int, list[int]] = {}
         for row, own in enumerate(shares):
-            alike.setdefault((own.channel, own.copies), []).append(row)
-        if len(alike) <= 1:
-            part.share = shares[0] if shares else ALONE
-            return self.run.parts(part)
+            alike.setdefault(own.copies, []).append(row)
         found: list[Part] = []
-        for (channel, copies), rows in alike.items():
-            some = part.take(rows, self.run)
-            some.share = Share(channel, copies)
+        for copies, rows in alike.items():
+            some = part if len(alike) == 1 else part.take(rows, self.run)
+            some.copies = copies
             found += self.run.parts(some)
         return found
 

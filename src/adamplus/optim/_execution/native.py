@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .._algorithm import Execution, Part, gradient_weights, per_tensor
-from .._ranks import ORDINARY
+from .._layout import ORDINARY
 
 PATH = Path(__file__).with_name("native.c.so")  # not native.so, which Python would import in place of this file
 CHUNK = 1 << 17  # as in native.c

@@ -5,7 +5,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ..._ranks import is_sharded, local_gradient
+from ..._layout import is_sharded, local_gradient
 from ..._state import same_layout
 
 # Functions for map(), which is faster than a loop in Python.

@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from ... import _settings
-from ..._ranks import ALONE, ORDINARY, Joint, Share, is_sharded, local, local_gradient
+from ..._layout import ALONE, ORDINARY, Share, is_sharded, local, local_gradient
+from ..._ranks import Joint
 from ..._state import scalar_dtype, suit, together
 from .. import lists
 from ..choice import capturing
@@ -51,7 +52,7 @@ class Plan:
         _prepare(groups, state, device)
         self.joint, self.traits, self.held = joint, _traits(groups), list(_held(groups, state))
         places = [(g, i, p) for g, group in enumerate(groups) for i, p in enumerate(group["params"]) if state.get(p)]
-        shares = [ALONE if joint is None else joint.shares[g][i] for g, i, _ in places]
+        shares = [ALONE if joint is None else joint.share(g, i) for g, i, _ in places]
         rows = [_row(g, i, p, state[p], share) for (g, i, p), share in zip(places, shares, strict=True)]
         self.tables = Tables(rows, [traits_of(group) for group in groups], device)
         self.params = [places[i][-1] for i in self.tables.order]

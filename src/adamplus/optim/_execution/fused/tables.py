@@ -13,7 +13,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from ..._ranks import ALONE, Joint, Share
+from ..._layout import ALONE, GLOBAL, Share
+from ..._ranks import Joint
 from ..rounding import salt
 from . import kernels
 from .columns import CoefficientColumns, GroupColumns, Record, RecordColumns, ScopeColumns, TensorColumns
@@ -154,11 +155,10 @@ class Tables:
         self.coefficients = torch.empty(len(rows), len(CoefficientColumns._fields), dtype=torch.float32, device=device)
         self.partial = torch.empty(first[-1], dtype=torch.float64, device=device)
         self.scope_norms = torch.empty(len(scopes), dtype=torch.float64, device=device)
-        shares = [row.share for row, count in zip(rows, workers, strict=True) for _ in range(count)]
-        self.parts = {
-            channel: self._table([(s.channel == channel) / s.copies for s in shares], torch.float64, device)
-            for channel in ({s.channel for s in shares} if any(s.channel >= 0 for s in shares) else ())
-        }  # the part of a worker's squares that counts in each sum over ranks
+        copies = [row.share.copies for row, count in zip(rows, workers, strict=True) for _ in range(count)]
+        # What counts of each worker's squares, where several ranks have the same part of the model.
+        has_copies = any(count > 1 for count in copies)
+        self.fractions = self._table([1 / n for n in copies], torch.float64, device) if has_copies else None
         self.device_index = device.index
         # A kernel that follows another one is launched before that ends, and waits on the device: saves 2 µs each.
         self.early = EARLY and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
@@ -264,9 +264,9 @@ class Tables:
             return
         begin, end = self.shared
         own = self.partial[begin:end]
-        squares = {channel: (own * part[begin:end]).sum() for channel, part in self.parts.items()} or {-1: own.sum()}
+        square = (own if self.fractions is None else own * self.fractions[begin:end]).sum()
         # Spread evenly, because the kernel `step_sizes` adds these numbers up again.
-        own.copy_(joint.sum({(-1, -1): squares}, own[0])[-1, -1] / (end - begin))
+        own.copy_(joint.sum({GLOBAL: square}, own[0])[GLOBAL] / (end - begin))
 
     def _record_singles(self, record: Tensor, g: int, rows: list[int], found_inf: Tensor | None) -> None:
         """Record of a group whose tensors have a norm each: the norm over the group, and the largest η."""
