@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 import torch.distributed as dist
 from cases import difference, give, values
 from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from adamplus import AdamPlus
@@ -70,6 +72,14 @@ def test_ranks_that_disagree_raise_and_do_not_wait(processes: int):
 
 def test_a_wrapped_model_switches_the_optimizer():
     torchrun(2, "following.py")
+
+
+def test_zero_redundancy_optimizer_without_a_process_group_is_refused(one_rank: Any):
+    p = nn.Parameter(torch.ones(3))
+    with pytest.raises(RuntimeError, match=r"optimizer_class=functools.partial\(AdamPlus, process_group="):
+        ZeroRedundancyOptimizer([p], optimizer_class=AdamPlus, lr=0.1)
+    joined: Any = partial(AdamPlus, process_group=one_rank)
+    ZeroRedundancyOptimizer([p], optimizer_class=joined, lr=0.1)
 
 
 def test_a_process_group_needs_the_global_norm():

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from . import _settings
-from ._checkpoint import dtypes_by_name, is_called_by_checkpoint, loading
+from ._checkpoint import dtypes_by_name, is_called_by, is_called_by_checkpoint, loading
 from ._execution import Columns, Gathered, capturing, choose, refuse_fused, refuse_step
 from ._layout import ORDINARY, is_sharded
 from ._modes import Switchable
@@ -127,6 +127,11 @@ class AdamPlus(Switchable):
         }
         self._check(defaults)
         refuse_process_group(process_group)
+        if process_group is None and is_called_by("_init_local_optimizer"):
+            raise RuntimeError(
+                "ZeroRedundancyOptimizer gives each rank some of the parameters, and ‖z‖ is over all of them: pass "
+                "optimizer_class=functools.partial(AdamPlus, process_group=torch.distributed.group.WORLD)"
+            )
         self.process_group: ProcessGroup | None = process_group
         # A new attribute would make torch.compile compile a step again, so all of them are set here.
         self._training, self._torn, self._captured = True, False, []

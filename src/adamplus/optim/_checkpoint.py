@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from . import _settings
-from ._norm import scalar_dtype
 from ._layout import is_sharded
+from ._norm import scalar_dtype
 from ._state import home_of, new_record, offset_dtype, step_device, together
 
 STATE = ("z", "offset", "step")
@@ -27,9 +27,14 @@ def is_called_by_checkpoint() -> bool:
     The caller's name decides. Gradients could not: a warm-up may begin with lr 0 and, on some ranks, with zero
     gradients, which then are z_0, and the ranks would not agree.
     """
+    return is_called_by("_init_optim_state")
+
+
+def is_called_by(function: str) -> bool:
+    """Whether a function of torch with this name is among the callers."""
     frame = sys._getframe()
     while (frame := frame.f_back) is not None:
-        if frame.f_code.co_name == "_init_optim_state" and frame.f_globals.get("__name__", "").startswith("torch."):
+        if frame.f_code.co_name == function and frame.f_globals.get("__name__", "").startswith("torch."):
             return True
     return False
 
