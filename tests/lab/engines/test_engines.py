@@ -28,9 +28,58 @@ LOST_ONCE = """flag = Path(__file__ + ".lost")
             __import__("adamplus.lab.engines.training").lab.engines.training._is_lost = lambda device: True
             raise RuntimeError("CUDA error: an illegal memory access was encountered")"""
 DIES = "if epoch == 1: os.kill(os.getpid(), signal.SIGKILL)"
-WAITS = """if epoch == 1:
-            Path(__file__ + ".waits").touch()
-            __import__("time").sleep(120)"""
+LOADS = """if epoch == 1:
+            data = torch.utils.data.TensorDataset(torch.arange(8.0))
+            loader = torch.utils.data.DataLoader(data, num_workers=2, timeout=60, multiprocessing_context="METHOD")
+            assert sorted(float(row) for batch in loader for row in batch[0]) == list(range(8))"""
+READS_AND_PRINTS = """if (child := os.fork()) == 0:
+            signal.alarm(20)
+            with open(0) as requests:
+                print("read", requests.read().encode(), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)"""
+# PyDLL's fork is unknown to Python: the child keeps the worker's pipes.
+DIES_AND_LEAVES_A_CHILD = """flag = Path(__file__ + ".child")
+        if epoch == 1 and not flag.exists():
+            if (child := FORK()) == 0:
+                __import__("time").sleep(120)
+                Path(__file__ + ".slept").touch()
+                os._exit(0)
+            flag.write_text(str(child))
+            os.kill(os.getpid(), signal.SIGKILL)"""
+HAS_A_CHILD = """if epoch == 1:
+            import subprocess
+            child = subprocess.Popen(["sleep", "60"])
+            new = Path(__file__ + ".new")
+            new.write_text(str(child.pid))
+            new.rename(__file__ + ".child")
+            child.wait()"""
+
+
+@pytest.mark.parametrize(
+    "method", ["fork", *(pytest.param(m, marks=pytest.mark.slow) for m in ("spawn", "forkserver"))]
+)
+def test_a_task_may_use_a_data_loader_with_workers(tmp_path: Path, method: str):
+    (spec,) = planned(write_task(tmp_path / "plane.py", LOADS.replace("METHOD", method)), "sgd", seeds=1)
+    (ended,) = execute(local.start, [spec], tmp_path / "runs", workers=1)
+    assert ended.failure is None
+    assert (Store(tmp_path / "runs").run(spec).end() or {}).get("reason") is None
+
+
+def test_forked_processes_neither_take_requests_nor_mix_with_replies(tmp_path: Path):
+    specs = planned(write_task(tmp_path / "plane.py", READS_AND_PRINTS), "sgd", seeds=2)
+    ended = execute(local.start, specs, tmp_path / "runs", workers=1)
+    assert [one.failure for one in ended] == [None, None]
+    assert (tmp_path / "runs" / "logs" / "worker-1.log").read_text() == "read b''\n" * 8
+
+
+@pytest.mark.parametrize("fork", ["os.fork", '__import__("ctypes").PyDLL(None).fork'])
+def test_a_child_of_a_killed_worker_neither_delays_the_comparison_nor_outlives_the_worker(tmp_path: Path, fork: str):
+    (spec,) = planned(write_task(tmp_path / "plane.py", DIES_AND_LEAVES_A_CHILD.replace("FORK", fork)), "sgd", seeds=1)
+    (ended,) = execute(local.start, [spec], tmp_path / "runs", workers=1)
+    assert ended.failure is None
+    _wait_for(lambda: not _runs(int((tmp_path / "plane.py.child").read_text())), 5)
+    assert not (tmp_path / "plane.py.slept").exists()  # nothing has waited until the child ended by itself
 
 
 def test_numbers_do_not_depend_on_the_number_of_workers(tmp_path: Path):
@@ -86,6 +135,16 @@ def test_a_run_that_loses_its_device_every_time_fails_with_that_reason(tmp_path:
     assert not (run.folder / "lost.txt").exists()
 
 
+def test_the_reason_of_a_lost_device_may_be_damaged(tmp_path: Path):
+    specs = planned(write_task(tmp_path / "plane.py"), "sgd", seeds=2)
+    for spec, content in zip(specs, (b"", b"CUDA \xff\n"), strict=True):
+        run = Store(tmp_path / "runs").run(spec)
+        run.begin({"spec": spec.to_json()})
+        (run.folder / "lost.txt").write_bytes(content)
+    failures = [attempt.give_up(spec, tmp_path / "runs", "worker died").failure for spec in specs]
+    assert failures == [" (worker died)", "CUDA \ufffd (worker died)"]
+
+
 @pytest.mark.slow
 def test_a_run_that_kills_every_worker_fails_and_the_others_continue(tmp_path: Path):
     deadly, kind = write_task(tmp_path / "deadly.py", DIES), write_task(tmp_path / "plane.py")
@@ -116,20 +175,75 @@ def test_output_of_a_task_is_logged_and_a_full_disk_in_a_worker_stops_everything
     assert (tmp_path / "runs" / "logs" / "worker-1.log").read_text() == "loud\n"
 
 
-@pytest.mark.parametrize("stop", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_no_worker_outlives_a_comparison(tmp_path: Path, stop: signal.Signals):
-    task, out = write_task(tmp_path / "plane.py", WAITS), tmp_path / "runs"
-    command = ["-m", "adamplus.cli", "compare", task, "--optimizers", "sgd", "--seeds", "1", "--out", str(out)]
-    started = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    _wait_for((tmp_path / "plane.py.waits").exists)
+@pytest.mark.parametrize(
+    ("stop", "suspended"),
+    [
+        (signal.SIGKILL, False),
+        pytest.param(signal.SIGKILL, True, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, False, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, False, marks=pytest.mark.slow),
+    ],
+)
+def test_no_worker_and_no_process_of_a_task_outlives_a_comparison(
+    tmp_path: Path, stop: signal.Signals, suspended: bool
+):
+    task, out, child = write_task(tmp_path / "plane.py", HAS_A_CHILD), tmp_path / "runs", tmp_path / "plane.py.child"
+    started = _start_comparison(task, out)
+    _wait_for(child.exists)
     assert not _no_run_is_locked(out)
+    assert _runs(int(child.read_text()))
+    if suspended:
+        started.send_signal(signal.SIGTSTP)
+        _wait_for(lambda: _is_suspended(started.pid) and _is_suspended(int(child.read_text())))
     started.send_signal(stop)
     output, _ = started.communicate(timeout=20)
-    _wait_for(lambda: _no_run_is_locked(out))
+    _wait_for(lambda: _no_run_is_locked(out), 30)
+    _wait_for(lambda: not _runs(int(child.read_text())), 30)
     if stop == signal.SIGINT:
         assert started.returncode == 130
         assert f"the same command continues from here:\n  adamplus compare {task} --optimizers sgd" in output
         assert "Traceback" not in output
+
+
+@pytest.mark.slow
+def test_a_comparison_goes_on_after_ctrl_z(tmp_path: Path):
+    hook = 'Path(__file__ + ".waits").touch()\n        __import__("time").sleep(1)'
+    task, out = write_task(tmp_path / "plane.py", hook), tmp_path / "runs"
+    started = _start_comparison(task, out)
+    _wait_for((tmp_path / "plane.py.waits").exists)
+    workers = [int(path.name) for path in Path("/proc").glob("[0-9]*") if _parent(int(path.name)) == started.pid]
+    assert workers
+    started.send_signal(signal.SIGTSTP)
+    _wait_for(lambda: all(_is_suspended(process) for process in (started.pid, *workers)))
+    started.send_signal(signal.SIGCONT)
+    assert started.wait(timeout=60) == 0
+
+
+def _start_comparison(task: str, out: Path) -> "subprocess.Popen[str]":
+    command = ["-m", "adamplus.cli", "compare", task, "--optimizers", "sgd", "--seeds", "1", "--out", str(out)]
+    return subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process is there, and no zombie."""
+    return _status(process)[:1] not in ([], ["Z"])
+
+
+def _is_suspended(process: int) -> bool:
+    return _status(process)[:1] == ["T"]
+
+
+def _parent(process: int) -> int | None:
+    found = _status(process)
+    return int(found[1]) if found else None
+
+
+def _status(process: int) -> list[str]:
+    """State and parent of a process, among others; empty if there is none."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return []
 
 
 def _wait_for(holds: Any, seconds: float = 120.0) -> None:

@@ -124,9 +124,9 @@ def give_up(spec: Spec, root: Path, failure: str) -> EndedRun:
     """End a run as failed, after its workers died too often."""
     run, details = Store(root).run(spec), None
     with suppress(OSError):
-        details = (run.folder / DEVICE_LOST).read_text(encoding="utf-8")
+        details = (run.folder / DEVICE_LOST).read_text(encoding="utf-8", errors="replace")
         (run.folder / DEVICE_LOST).unlink()
-        failure = f"{details.splitlines()[0]} ({failure})"
+        failure = f"{details.partition(chr(10))[0]} ({failure})"
     record_failure(run, failure, details)
     return EndedRun(spec, failure)
 

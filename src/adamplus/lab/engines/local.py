@@ -1,14 +1,19 @@
-"""The local engine: worker processes of this machine, which import torch once and train one run after another."""
+"""The local engine: worker processes of this machine, which import torch once and train one run after another.
+
+Each worker leads a process group, so that the processes that its task has started can be killed with it. Ctrl-C and
+Ctrl-Z do not reach such a group: this process stops and suspends its workers.
+"""
 
 import json
 import os
+import selectors
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
@@ -17,11 +22,11 @@ from .._store import Spec, Store
 from .attempt import MAX_DEATHS, EndedRun, Reply, ended_run, epochs_done, give_up
 from .engine import Execute
 
-# Ctrl-C also reaches the workers, which ignore it: the parent stops them.
-COMMAND = (
-    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-    "from adamplus.lab.engines.worker import serve; serve()"
-)
+COMMAND = "from adamplus.lab.engines.worker import serve; serve()"
+LOOK_EVERY = 1.0
+"""Seconds between two looks at whether a worker still runs: another process may hold its end of the pipe."""
+LONGEST_END = 10.0
+"""The most seconds to wait for a killed process, which the kernel cannot end while a disk or device blocks it."""
 
 
 @contextmanager
@@ -57,7 +62,8 @@ def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
             pool.shutdown(cancel_futures=True)
 
     try:
-        yield execute
+        with _suspended_together(started):
+            yield execute
     finally:
         for worker in started:
             worker.stop()
@@ -84,28 +90,39 @@ class _Worker:
             process = self._running()
             if (reply := self._request(process, spec)) is not None:
                 return ended_run(spec, reply)
-            cause, reached = _cause_of_death(process.wait()), epochs_done(run)
+            if not self.stopped:
+                process.wait()
+            _signal_group(process, signal.SIGKILL)
+            if self.stopped:
+                raise _StoppedError
+            cause, reached = _cause_of_death(process.returncode), epochs_done(run)
             deaths = 1 if reached > furthest else deaths + 1
             furthest = max(furthest, reached)
-        if self.stopped:
-            raise _StoppedError
         log = self.log.relative_to(self.root)
         failure = f"worker died {MAX_DEATHS} times and got no further ({cause}; its output is in {log})"
         return give_up(spec, self.root, failure)
 
     def stop(self) -> None:
-        """Kill the process. Its run continues from the checkpoint at the next attempt."""
+        """Kill the process and those that it has started. Its run continues from the checkpoint at the next attempt."""
         with self.changing:
             self.stopped = True
-            if self.process is not None:
-                self.process.kill()
-                self.process.wait()
+            if self.process is not None and self.process.returncode is None:
+                _signal_group(self.process, signal.SIGKILL)
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(LONGEST_END)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if it runs, and to those that it has started."""
+        if self.process is not None and self.process.returncode is None:
+            _signal_group(self.process, number)
 
     def _running(self) -> subprocess.Popen[bytes]:
         with self.changing:
             if self.stopped:
                 raise _StoppedError
-            if self.process is None or self.process.poll() is not None:
+            if self.process is not None and self.process.returncode is None and self.process.poll() is not None:
+                _signal_group(self.process, signal.SIGKILL)  # it died between two runs
+            if self.process is None or self.process.returncode is not None:
                 self.process = self._start()
             return self.process
 
@@ -114,6 +131,7 @@ class _Worker:
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-c", COMMAND],
+                process_group=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -123,15 +141,59 @@ class _Worker:
     def _request(self, process: subprocess.Popen[bytes], spec: Spec) -> Reply | None:
         """Send a run to the process and wait for its reply; None if it died."""
         assert process.stdin is not None
-        assert process.stdout is not None
+        request = {"spec": asdict(spec), "root": str(self.root)}
         try:
-            request = {"spec": asdict(spec), "root": str(self.root)}
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
-            line = process.stdout.readline()
         except BrokenPipeError:
             return None
+        line = self._read_line(process)
         return Reply(**json.loads(line)) if line.endswith(b"\n") else None
+
+    def _read_line(self, process: subprocess.Popen[bytes]) -> bytes:
+        """Read a line of the process's output, or what there is of it if the process ends."""
+        assert process.stdout is not None
+        line, ended = b"", False
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if selector.select(0 if ended else LOOK_EVERY):
+                    if not (content := os.read(process.stdout.fileno(), 1 << 16)):
+                        break
+                    line += content
+                elif ended or self.stopped:
+                    break
+                else:  # what it wrote just before its end is read once more
+                    ended = process.poll() is not None
+        return line
+
+
+@contextmanager
+def _suspended_together(workers: Sequence[_Worker]) -> Iterator[None]:
+    """Suspend the workers while Ctrl-Z suspends this process."""
+
+    def suspend(*_: object) -> None:
+        for worker in workers:
+            worker.send(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)  # returns when this process is continued
+        for worker in workers:
+            worker.send(signal.SIGCONT)
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTSTP) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTSTP, suspend)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a worker and to the processes that it has started, if there are any left."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
 
 
 def _cores() -> int:
