@@ -488,6 +488,8 @@ REFUSED = {
     "is given twice": ("TASK", "TASK"),
     "no optimizers to compare": ("TASK", "--optimizers", ","),
     "--seeds must be at least 1, got 0": ("TASK", "--seeds", "0"),
+    "a comparison can have 100,000 runs at most, got 6,000,000,000,000": ("TASK", "--seeds", "1000000000000"),
+    "at most, got 6,000,000,000,018 (tasks × optimizers × (--seeds 3 + --tune": ("TASK", "--tune", "1000000000000"),
     "--tune must be at least 0, got -1": ("TASK", "--tune", "-1"),
     "--epochs must be at least 1, got 0": ("TASK", "--epochs", "0"),
     "--workers must be at least 1, got 0": ("TASK", "--workers", "0"),

@@ -13,6 +13,8 @@ from .options import check_least, command_options, option
 from .search import Kind
 
 Precision = Literal["float32", "bfloat16"]
+MOST_RUNS = 100_000
+"""The most runs of a comparison: each has a folder, and all specifications are in memory."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,12 @@ class Request:
     def check(self, processes: int = 1) -> None:
         """Raise InputError unless the values can be used; `processes` train each run together."""
         check_least(self)
+        runs = len(self.tasks) * len(self.optimizers) * (self.seeds + self.tune)
+        if runs > MOST_RUNS:
+            raise InputError(
+                f"a comparison can have {MOST_RUNS:,} runs at most, got {runs:,} "
+                f"(tasks × optimizers × (--seeds {self.seeds} + --tune {self.tune})): reduce --seeds or --tune"
+            )
         if self.search not in get_args(Kind):
             raise InputError(f"unknown search {self.search!r}: {nearest(self.search, get_args(Kind))}")
         if self.precision is not None and self.precision not in get_args(Precision):
