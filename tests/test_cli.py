@@ -119,8 +119,9 @@ def test_errors_for_bad_input_say_what_to_do(tmp_path: Path):
     assert "--max-parameters must be at least 1,000,000" in refused("bench", "scale", "--max-parameters", 10)
     assert ".png, .svg, .pdf" in refused("bench", "scale", "--figure", tmp_path / "scale.doc")
     nonsense = tmp_path / "nonsense.json"
-    nonsense.write_text('{"kind": "step"}')
-    assert "is no report of `adamplus bench`" in refused("bench", "show", nonsense)
+    for content in ('{"kind": "step"}', "[" * 100_000):
+        nonsense.write_text(content)
+        assert "is no report of `adamplus bench`" in refused("bench", "show", nonsense)
 
 
 @pytest.mark.usefixtures("tiny")

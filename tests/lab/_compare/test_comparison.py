@@ -586,6 +586,57 @@ def test_a_terminal_shows_every_run_in_progress(tmp_path: Path, task: str):
     assert "0/4 runs" in shown
 
 
+UNUSABLE = ["[" * 100_000, '{"epoch": 1}', '{"epoch": 1, "seconds": "x", "test_loss": [1]}', "no JSON", "[1]"]
+
+
+@pytest.mark.parametrize("line", UNUSABLE)
+def test_a_broken_metrics_file_does_not_end_the_display(tmp_path: Path, task: str, line: str):
+    store, text = Store(tmp_path), io.StringIO()
+    console = Console(file=text, force_terminal=True, width=120, height=20, color_system=None)
+    spec = Spec(task, "", "sgd", "", "sgd", {"lr": 0.1}, seed=1, epochs=1)
+    watch = Watch(console, store, "Final runs", [spec], {task: "loss"})
+    run = store.run(spec)
+    run.begin({"spec": spec.to_json()})
+    (run.folder / METRICS).write_text(line + "\n")
+    with watch:
+        watch.live.refresh()
+        run.finish({"status": "finished"})
+        watch.done(EndedRun(spec))
+    shown = " ".join(text.getvalue().split())
+    assert "Traceback" not in shown
+    assert "1/1 runs" in shown
+    assert ("sgd · seed 1 · damaged: metrics.jsonl cannot be read" in shown) == ("epoch" not in line)
+
+
+@pytest.mark.parametrize("phase", ["search", "final"])
+def test_a_run_whose_files_are_damaged_once_it_has_ended_is_no_result(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch, phase: str
+):
+    train, options = attempt.train, (task, "--optimizers", "sgd", "--seeds", 1, "--tune", 2, "--out", tmp_path / "runs")
+
+    def rots(spec: Spec, run: Run) -> None:
+        train(spec, run)
+        if spec.phase == phase and spec.trial < 2:
+            path = run.folder / METRICS
+            path.write_bytes(path.read_bytes().replace(b"_loss", b"_lose", 1))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(attempt, "train", rots)
+        text = output(*options, status=1)
+    name = "trial 1" if phase == "search" else "seed 1"
+    assert f"sgd · {name}: its files are damaged: metrics.jsonl cannot be read: it has changed since it was wr" in text
+    assert "is damaged: moved to aside/" in output(*options, status=0)
+    output(*options[:-1], tmp_path / "undisturbed", status=0)
+    kept = numbers(tmp_path / "runs")
+    assert numbers(tmp_path / "undisturbed") == {name: kept[name] for name in record(tmp_path / "runs")["runs"]}
+
+
+def test_deeply_nested_json_in_the_record_of_a_comparison_is_replaced(tmp_path: Path, task: str):
+    (tmp_path / "comparison.json").write_text("[" * 100_000)
+    compare([task], ["sgd"], seeds=1, out=tmp_path)
+    assert record(tmp_path)["tasks"] == [task]
+
+
 def test_numbers_do_not_depend_on_the_random_state_of_the_caller(tmp_path: Path, task: str):
     torch.manual_seed(1)
     compare([task], ["adam-plus"], seeds=1, out=tmp_path / "one")

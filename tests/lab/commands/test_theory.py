@@ -150,7 +150,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_measuring(
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]", '{"kind": "../evil"}', '{"kind": "rate"}', '{"kind": "rate", "rows": 3}']
+    "content", ["{", "[]", '{"kind": "../evil"}', '{"kind": "rate"}', '{"kind": "rate", "rows": 3}', "[" * 100_000]
 )
 def test_a_file_that_is_not_a_report_is_refused(content: str, tmp_path: Path):
     shutil.copy(RESULTS / "table1.json", tmp_path)

@@ -202,7 +202,7 @@ def change(file: str, *keys: str, to: Any) -> Callable[[Path], None]:
 def first_epoch(**values: Any) -> Callable[[Path], None]:
     def do(folder: Path) -> None:
         first, *rest = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-        lines = [{**first, **values}, *rest]
+        lines = [{**first, **values, "checksum": None}, *rest]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     return do

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from stores import add_run
 
+from adamplus.lab._store.files import write_json
 from adamplus.lab.errors import InputError
 from adamplus.lab.reproduce import EXPERIMENTS
 from adamplus.lab.reproduce.claims import CLAIMS
@@ -277,7 +278,7 @@ class TestRules:
     def test_runs_without_a_commit_are_counted(self, tmp_path: Path):
         store(tmp_path, adam_plus=[0.9], sgd=[0.8, 0.7])
         path = next((tmp_path / "paper" / "cifar10" / "runs").glob("*/adam-plus/*/settings.json"))
-        path.write_text(json.dumps({**json.loads(path.read_text()), "git": {"commit": None, "dirty": None}}))
+        write_json(path, {**json.loads(path.read_text()), "git": {"commit": None, "dirty": None}})
         assert "commit 0123456789, 1 of them by an unknown commit; data" in page_text(tmp_path)
 
     def test_missing_data_is_listed_once_and_only_if_it_cannot_be_downloaded(self, tmp_path: Path):

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from .. import engines
 from .._present import console, say
-from .._store import Spec, Store
+from .._store import CorruptError, Spec, Store
 from ..engines import EndedRun, Execute, torchrun
 from ..report import show
 from . import search as _search
@@ -142,11 +142,14 @@ class _Comparison:
 
     def _trouble(self, spec: Spec) -> str | None:
         """Why a run that has ended has no result; None if it has one."""
-        run = self.store.run(spec)
-        end, column = run.end() or {}, self._column(spec)
+        column = self._column(spec)
+        try:
+            end, lines = self.store.run(spec).result(spec)
+        except CorruptError as error:
+            return f"its files are damaged: {error}"
         if end.get("status") == "failed":
             return str(end.get("reason"))
-        if end.get("status") == "finished" and column not in (last := run.metrics()[-1]):
+        if end.get("status") == "finished" and column not in (last := lines[-1]):
             measured = ", ".join(key for key in last if key.startswith(("validation_", "test_")))
             return f"the task is judged by {column} and measures {measured}: correct the task. The run is stored"
         return None
@@ -170,9 +173,11 @@ class _Comparison:
         return choice
 
     def _result(self, spec: Spec) -> float | None:
-        run = self.store.run(spec)
-        end = run.end() or {}
-        return run.metrics()[-1].get(self._column(spec)) if end.get("status") == "finished" else None
+        try:
+            end, lines = self.store.run(spec).result(spec)
+        except CorruptError:  # reported by `_trouble`
+            return None
+        return lines[-1].get(self._column(spec)) if end.get("status") == "finished" else None
 
 
 def _report_failures(outcome: Outcome, console: Console) -> None:

@@ -91,20 +91,29 @@ def _cells(spec: Spec, lines: Sequence[Mapping[str, Any]], metric: str) -> tuple
         return *run, f"–/{spec.epochs}", "", ""
     last = lines[-1]
     split = "validation" if f"validation_{metric}" in last else "test"
-    value = last.get(f"{split}_{metric}")
-    left = last["seconds"] / len(lines) * (spec.epochs - len(lines))
+    value, seconds = _number(last, f"{split}_{metric}"), _number(last, "seconds")
+    left = "" if seconds is None else duration(seconds / len(lines) * (spec.epochs - len(lines)), rough=True)
     text = "" if value is None else f"{'test ' * (split == 'test')}{metric} {value:.4g}"
-    return *run, f"{len(lines)}/{spec.epochs}", text, duration(left, rough=True)
+    return *run, f"{len(lines)}/{spec.epochs}", text, left
 
 
 def _ending(run: Run, ended: EndedRun, metric: str) -> tuple[str, str]:
     """The status of a run that has ended, and a text for it."""
     if ended.failure is not None:
         return "failed", f"failed: {ended.failure}"
-    end, lines = run.end() or {}, run.metrics()
+    try:
+        end, lines = run.result(ended.spec)
+    except CorruptError as error:
+        return "failed", f"damaged: {error}"
     if end.get("status") != "finished":
         return str(end.get("status")), f"{end.get('status')}: {end.get('reason')}"
     split = "validation" if ended.spec.phase == "search" else "test"
-    value = lines[-1].get(f"{split}_{metric}")
+    value, seconds = _number(lines[-1], f"{split}_{metric}"), _number(end, "seconds")
     text = "finished" if value is None else f"{split} {metric} {value:.4g}"
-    return "finished", f"{text} · {duration(end['seconds'], rough=True)}"
+    return "finished", text if seconds is None else f"{text} · {duration(seconds, rough=True)}"
+
+
+def _number(content: Mapping[str, Any], name: str) -> float | None:
+    """A number of a stored file; None if there is none."""
+    value = content.get(name)
+    return float(value) if isinstance(value, (int, float)) and abs(value) < 1e300 else None

@@ -1,13 +1,12 @@
 """The record of a comparison: comparison.json, which says what is compared and by which runs of the folder."""
 
-import json
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .._store import COMPARISON, write_json
+from .._store import COMPARISON, read_json, write_json
 from .plan import Plan
 from .reuse import Reuse
 
@@ -43,7 +42,7 @@ class Record:
     def _seconds_before(self) -> float:
         """The time that earlier calls of the same comparison have taken, killed or complete."""
         with suppress(OSError, ValueError, AttributeError, TypeError, KeyError):
-            earlier = json.loads(self.path.read_text(encoding="utf-8"))
+            earlier = read_json(self.path)
             if earlier["command"] == self.content["command"]:
                 return float(earlier["wall_seconds"])
         return 0.0

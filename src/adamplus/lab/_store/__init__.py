@@ -1,5 +1,6 @@
 """The run store: folders of runs (store.py), specifications, atomic files, provenance, digests of code."""
 
+from .checksums import read_json
 from .code_digest import digest, own_digest
 from .event_files import Events
 from .files import replace_file, write_json
@@ -27,6 +28,7 @@ __all__ = [
     "load_file",
     "own_digest",
     "plain",
+    "read_json",
     "replace_file",
     "write_json",
 ]

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from .checksums import signed
+
 
 @contextmanager
 def replacement(path: Path) -> Iterator[IO[bytes]]:
@@ -25,6 +27,6 @@ def replace_file(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Create a JSON file, or replace it as a whole."""
-    replace_file(path, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Create a JSON file with a checksum, or replace it as a whole."""
+    replace_file(path, json.dumps(signed(content), indent=1, ensure_ascii=False).encode() + b"\n")

@@ -10,6 +10,8 @@
     DIR/logs/worker-1.log                      what tasks print
     DIR/aside                                  runs with damaged files, which are trained again
 
+All JSON files and lines and the checkpoint have checksums (checksums.py).
+
 engines/training.py calls `Run.begin` first, `append` and sometimes `save` after each epoch, and `finish` last.
 """
 
@@ -25,6 +27,7 @@ from typing import Any
 import torch
 
 from ..errors import InputError
+from .checksums import ChecksumWriter, check_trailer, parse_json, read_json, signed
 from .files import replace_file, replacement, write_json
 from .spec import Spec
 
@@ -67,13 +70,15 @@ class Run:
     def append(self, line: dict[str, Any]) -> None:
         """Append the metrics of an epoch. They are synced to the disk by the next `save` or `finish`."""
         with (self.folder / METRICS).open("ab") as file:
-            file.write(json.dumps(line, ensure_ascii=False, allow_nan=True).encode() + b"\n")
+            file.write(_metrics_line(line))
 
     def save(self, checkpoint: dict[str, Any]) -> None:
         """Write checkpoint.pt, replacing the one before."""
         self._sync_metrics()
         with replacement(self.folder / CHECKPOINT) as file:
-            torch.save(checkpoint, file)
+            writer: Any = ChecksumWriter(file)
+            torch.save(checkpoint, writer)
+            writer.finish()
 
     def checkpoint(self) -> dict[str, Any] | None:
         """The checkpoint from which the run continues; None if it starts from the beginning."""
@@ -81,6 +86,7 @@ class Run:
         if not path.exists():
             return None
         try:
+            check_trailer(path)
             found = torch.load(path, map_location="cpu", weights_only=True)
         except OSError:  # a failing disk, on which the file may still be whole
             raise
@@ -97,8 +103,7 @@ class Run:
         lines = self.metrics(epochs)  # after a loss of power, later lines may be damaged
         if len(lines) < epochs:
             raise CorruptError(f"{METRICS} has {len(lines)} epochs, but {CHECKPOINT} is of epoch {epochs}")
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        replace_file(self.folder / METRICS, text.encode())
+        replace_file(self.folder / METRICS, b"".join(map(_metrics_line, lines)))
 
     def finish(self, end: dict[str, Any]) -> None:
         """Write end.json, and remove the checkpoint unless the run failed: the next attempt continues from it.
@@ -132,24 +137,38 @@ class Run:
             return []
         *whole, _rest = path.read_bytes().split(b"\n")
         try:
-            lines = [json.loads(line) for line in whole[:epochs]]
-            numbers = [line["epoch"] for line in lines]
-        except (ValueError, TypeError, KeyError) as error:
-            raise CorruptError(f"{METRICS} cannot be read: {error!r}") from error
+            lines = [parse_json(line) for line in whole[:epochs]]
+        except ValueError as error:
+            raise CorruptError(f"{METRICS} cannot be read: {error}") from error
+        numbers = [line.get("epoch") for line in lines]
         if numbers != list(range(1, len(lines) + 1)):
             raise CorruptError(f"{METRICS} has the epochs {numbers}")
         return lines
 
     def check(self, spec: Spec | None = None) -> None:
-        """Raise CorruptError unless all files can be read and belong to the run with this specification."""
+        """Raise CorruptError unless the run has this specification, and its results are whole if it has any.
+
+        Metrics of a run that goes on from its checkpoint are checked by `cut`, which drops those that are damaged.
+        """
         found = self.settings().get("spec")
         if not isinstance(found, dict) or (spec is not None and found != json.loads(json.dumps(spec.to_json()))):
             raise CorruptError(f"{SETTINGS} belongs to another run")
-        end, lines = self.end(), self.metrics()
-        if end is not None and (end.get("status") not in ("finished", "diverged", "failed")):
+        if (end := self.end()) is None:
+            return
+        if end.get("status") not in ("finished", "diverged", "failed"):
             raise CorruptError(f"{END} has no known status")
-        if end is not None and end["status"] == "finished" and len(lines) != found.get("epochs"):
+        if end["status"] == "failed":
+            return
+        lines = self.metrics()
+        if lines and not (self.folder / METRICS).read_bytes().endswith(b"\n"):
+            raise CorruptError(f"the last line of {METRICS} is cut off")
+        if end["status"] == "finished" and len(lines) != found.get("epochs"):
             raise CorruptError(f"{METRICS} has {len(lines)} epochs of {found.get('epochs')}, but {END} says finished")
+
+    def result(self, spec: Spec) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The content of end.json, empty if the run has not ended, and the metrics. Checked as by `check`."""
+        self.check(spec)
+        return self.end() or {}, self.metrics()
 
     def _sync_metrics(self) -> None:
         """Sync metrics.jsonl to the disk, before a file is written that relies on it."""
@@ -159,12 +178,9 @@ class Run:
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            content = json.loads((self.folder / name).read_text(encoding="utf-8"))
+            return read_json(self.folder / name)
         except (OSError, ValueError) as error:
             raise CorruptError(f"{name} cannot be read: {error}") from error
-        if not isinstance(content, dict):
-            raise CorruptError(f"{name} must hold an object, but holds a {type(content).__name__}")
-        return content
 
 
 class Store:
@@ -214,3 +230,8 @@ class Store:
             file.write(f"{os.getpid()}\n")
             file.flush()
             yield
+
+
+def _metrics_line(line: dict[str, Any]) -> bytes:
+    """A line of metrics.jsonl."""
+    return json.dumps(signed(line), ensure_ascii=False).encode() + b"\n"

@@ -105,7 +105,7 @@ def load(path: Path) -> BenchReport:
         report = BenchReport(**{**data, "models": models})
         _check_content(report)
         return report
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{path} is no report of `adamplus bench`: {error!r}; write one with --json") from None
 
 

@@ -35,7 +35,7 @@ def _load(path: Path) -> dict[str, Any]:
     """Load a report and check that its tables can be made."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(_damaged(path, error)) from None
     if not isinstance(report, dict) or report.get("kind") != path.stem:
         raise InputError(_damaged(path, "it is not a report of this kind"))

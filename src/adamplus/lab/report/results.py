@@ -1,11 +1,10 @@
 """The runs of a folder, read and sorted by task and contender."""
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .._store import COMPARISON, CorruptError, Run, Store
+from .._store import COMPARISON, CorruptError, Run, Store, read_json
 from ..errors import InputError
 from .missing_runs import MissingRun, missing_runs
 from .schema import check_comparison, check_run
@@ -144,7 +143,7 @@ def _comparison(root: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): remove it to report the runs alone") from error
     return check_comparison(path, content)

@@ -99,10 +99,9 @@ def check_run(settings: Mapping[str, Any], epochs: list[dict[str, Any]], end: Ma
             raise CorruptError(f"metrics.jsonl, epoch {epoch['epoch']}: {wrong}")
 
 
-def check_comparison(path: Path, content: Any) -> dict[str, Any]:
+def check_comparison(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     """Return the content of comparison.json; InputError if it has wrong types."""
-    wrong = _wrong(content, COMPARISON) if isinstance(content, dict) else "it is not an object"
-    if wrong:
+    if wrong := _wrong(content, COMPARISON):
         raise InputError(f"{path}: {wrong}: remove it to report the runs alone")
     return content
 

@@ -1,12 +1,11 @@
 """Check whether an experiment reads the official data; the result is printed and stored beside its runs."""
 
 import hashlib
-import json
 from contextlib import suppress
 from pathlib import Path
 
 from .._present import console, say
-from .._store import Store, write_json
+from .._store import Store, read_json, write_json
 from ..data import SETS, data_root, kaldi, verify
 from ..errors import InputError
 
@@ -57,7 +56,5 @@ def stored_text(folder: Path) -> str:
 
 def _content(folder: Path) -> dict[str, str]:
     with suppress(OSError, ValueError):
-        content = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        if isinstance(content, dict):
-            return {str(key): str(value) for key, value in content.items()}
+        return {str(key): str(value) for key, value in read_json(folder / FILE).items()}
     return {}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .._present import Summary, summarize
-from .._store import CorruptError, Store
+from .._store import CorruptError, Store, read_json
 from ..errors import InputError
 from ..report import StoredRun, read_run
 from .data_check import UNOFFICIAL, stored_text
@@ -159,7 +159,7 @@ def _remarks(root: Path) -> tuple[str, Sequence[str]]:
     if not (root / REMARKS).exists():
         return "", ()
     try:
-        content = json.loads((root / REMARKS).read_text(encoding="utf-8"))
+        content = read_json(root / REMARKS)
         return str(content["remark"]), [str(name) for name in content.get("untimed", [])]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
