@@ -15,6 +15,7 @@ test: lint
 	$(PYTEST) -n auto --dist worksteal -m "not slow" --cov --cov-report=term tests/optim
 	$(PYTEST) -n auto --dist worksteal -m "not slow" --ignore=tests/optim
 
+# Its soak test alone takes an hour (SOAK_SECONDS=3600).
 test-all: lint
 	$(PYTEST) -n auto --hypothesis-profile=thorough
 
