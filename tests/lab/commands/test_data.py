@@ -24,7 +24,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Layout("plain", ("toy",), (File("file", digest),))
     monkeypatch.setitem(SETS, "toy", DataSet("toy", "Toy", (layout,), "free", "https://toy.example", (way,)))
 
-    def fetch(address: str, to: Path, digest: str, progress: ProgressCallback, retry: object) -> None:
+    def fetch(address: str, to: Path, digest: str, progress: ProgressCallback, retry: object, limit: int) -> None:
         if to.parent.parent.name == "offline":
             raise InputError(f"{address}: no connection")
         to.write_bytes(b"x")

@@ -70,6 +70,17 @@ def test_foreign_files_that_change_the_digest_are_reported(toy: DataSet, tmp_pat
     assert download("toy", tmp_path, retry=QUICK) == folder
 
 
+def test_an_archive_without_a_digest_may_not_exceed_its_limit(
+    server: Server, toy: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Neither what is sent nor what it unpacks to."""
+    for limit, problem in ((1000, "the server announces"), (len(CONTENT), "has more than 512,000 bytes of content")):
+        source = Source(f"{server.address}/x.tar.gz", "x.tar.gz", inside="set", limit=limit)
+        changed(toy, monkeypatch, source)
+        with pytest.raises(InputError, match=problem):
+            download("toy", tmp_path, retry=QUICK)
+
+
 def test_fetched_files_are_kept_if_a_later_one_fails(
     server: Server, toy: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

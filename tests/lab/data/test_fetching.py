@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from data.servers import CONTENT, DIGEST, QUICK, Server
 
-from adamplus.lab.data import fetching
 from adamplus.lab.data.fetching import fetch
 from adamplus.lab.errors import InputError
 
@@ -99,13 +98,14 @@ def test_an_unreachable_server_is_reported(server: Server, tmp_path: Path):
         fetch("http://127.0.0.1:1/x", tmp_path / "x", None, retry=QUICK)
 
 
-def test_a_file_larger_than_any_set_is_not_downloaded(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fetching, "LIMIT", 100_000)
-    with pytest.raises(InputError, match="the server announces 512,000 bytes, more than any known data set has"):
-        fetched(server, tmp_path / "x")
-    server.length = False
-    with pytest.raises(InputError, match="the server sends more than 100,000 bytes"):
-        fetched(server, tmp_path / "x")
+def test_a_file_larger_than_its_limit_is_not_downloaded(server: Server, tmp_path: Path):
+    for length, problem in (
+        (True, "announces 512,000 bytes, and this file may have 100,000"),
+        (False, "sends more"),
+    ):
+        server.length = length
+        with pytest.raises(InputError, match=f"the server {problem}"):
+            fetch(f"{server.address}/file", tmp_path / "x", None, retry=QUICK, limit=100_000)
     assert list(tmp_path.iterdir()) == []
 
 

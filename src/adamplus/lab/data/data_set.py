@@ -11,6 +11,8 @@ from ..errors import InputError
 
 VARIABLE = "ADAMPLUS_DATA"
 """Environment variable that names the folder of all data sets."""
+LIMIT = 1 << 30
+"""Most bytes of a download or an archive, unless its data set says otherwise: five times the largest known one."""
 
 
 def data_root(named: Path | str | None = None) -> Path:
@@ -76,6 +78,8 @@ class Source:
     digest: str | None = None
     inside: str | None = None
     """The folder of the archive that is the layout's folder; None if the file is not an archive."""
+    limit: int = LIMIT
+    """Most bytes of the file, and of its content if it is an archive."""
 
 
 class Place(NamedTuple):

@@ -59,14 +59,14 @@ def _one_way(
     shutil.rmtree(unpacked, ignore_errors=True)
     unpacked.mkdir()
     for source in way:  # fetch all before unpacking, so that a failure keeps the files fetched before
-        fetch(source.address, workshop / source.name, source.digest, progress, retry)
+        fetch(source.address, workshop / source.name, source.digest, progress, retry, source.limit)
     for source in way:
         fetched = workshop / source.name
         if source.inside is None:
             fetched.replace(unpacked / source.name)
             continue
         try:
-            unpack(fetched, source.inside, unpacked)
+            unpack(fetched, source.inside, unpacked, source.limit)
         finally:
             fetched.unlink()
     wrong = [c for c in check_folder(one.name, one.layouts[0], unpacked) if c.status in ("missing", "wrong digest")]

@@ -12,10 +12,10 @@ from typing import IO
 
 from ... import __version__
 from ..errors import InputError
+from .data_set import LIMIT
 from .verification import digest_of
 
 BLOCK = 1 << 16
-LIMIT = 4 << 30
 AGENT = f"adamplus/{__version__}"  # some servers reject Python-urllib
 AGAIN = (408, 425, 429, 500, 502, 503, 504)  # status codes that are worth another try
 
@@ -45,16 +45,20 @@ def fetch(
     digest: str | None,
     progress: ProgressCallback | None = None,
     retry: RetryPolicy | None = None,
+    limit: int = LIMIT,
 ) -> None:
-    """Download a file to `to` and check its digest; until it is complete, it is in a `.part` file beside it."""
+    """Download a file to `to` and check its digest; until it is complete, it is in a `.part` file beside it.
+
+    A file of more than `limit` bytes is refused.
+    """
     if to.exists() and (digest is None or digest_of(to, digest) == digest):
         return
     part = to.with_name(to.name + ".part")
     resumed = _size(part) > 0
-    _receive(address, part, progress, retry or RetryPolicy())
+    _receive(address, part, progress, retry or RetryPolicy(), limit)
     if resumed and digest is not None and digest_of(part, digest) != digest:
         part.unlink()  # the two parts may be of different files: fetch the whole file again
-        _receive(address, part, progress, retry or RetryPolicy())
+        _receive(address, part, progress, retry or RetryPolicy(), limit)
     if digest is not None and (found := digest_of(part, digest)) != digest:
         part.unlink()
         raise InputError(
@@ -64,12 +68,12 @@ def fetch(
     part.replace(to)
 
 
-def _receive(address: str, part: Path, progress: ProgressCallback | None, retry: RetryPolicy) -> None:
+def _receive(address: str, part: Path, progress: ProgressCallback | None, retry: RetryPolicy, limit: int) -> None:
     """Complete the part, over as many connections as necessary."""
     most, idle = _size(part), 0
     while True:
         try:
-            if _receive_once(address, part, progress, retry.timeout):
+            if _receive_once(address, part, progress, retry.timeout, limit):
                 return
             problem = "the connection ended early"
         except urllib.error.HTTPError as error:
@@ -93,7 +97,7 @@ def _receive(address: str, part: Path, progress: ProgressCallback | None, retry:
         time.sleep(retry.wait * 2 ** max(idle - 1, 0))
 
 
-def _receive_once(address: str, part: Path, progress: ProgressCallback | None, timeout: float) -> bool:
+def _receive_once(address: str, part: Path, progress: ProgressCallback | None, timeout: float, limit: int) -> bool:
     """Append what one connection sends; return whether the file is complete."""
     have = _size(part)
     headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"}
@@ -107,20 +111,20 @@ def _receive_once(address: str, part: Path, progress: ProgressCallback | None, t
             return False
         length = response.headers.get("Content-Length", "")
         total = have + int(length) if length.isascii() and length.isdigit() else None
-        if (total or 0) > LIMIT:
-            raise InputError(f"{address}: the server announces {total:,} bytes, more than any known data set has")
-        have = _copy(response, part, have, lambda size: progress and progress(part.stem, size, total))
-    if have > LIMIT:
+        if (total or 0) > limit:
+            raise InputError(f"{address}: the server announces {total:,} bytes, and this file may have {limit:,}")
+        have = _copy(response, part, have, limit, lambda size: progress and progress(part.stem, size, total))
+    if have > limit:
         part.unlink()
-        raise InputError(f"{address}: the server sends more than {LIMIT:,} bytes, more than any known data set has")
+        raise InputError(f"{address}: the server sends more than the {limit:,} bytes that this file may have")
     return total is None or have == total
 
 
-def _copy(response: IO[bytes], part: Path, have: int, received: Callable[[int], object]) -> int:
+def _copy(response: IO[bytes], part: Path, have: int, limit: int, received: Callable[[int], object]) -> int:
     try:
         with part.open("r+b" if have else "wb") as file:
             file.seek(have)
-            while have <= LIMIT and (block := _read(response)):
+            while have <= limit and (block := _read(response)):
                 file.write(block)
                 have += len(block)
                 received(have)

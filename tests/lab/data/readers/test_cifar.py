@@ -95,7 +95,7 @@ def test_codecs_and_object_arrays_are_refused(tmp_path: Path):
     for content, problem in (
         (codec, "_codecs.encode"),
         (pickle.dumps(np.array([None])), "numpy.dtype"),
-        (b"\x80\x02cnumpy\nndarray\nK\x03\x85R.", "is not a complete pickle"),  # not callable
+        (b"\x80\x02cnumpy\nndarray\nK\x03\x85R.", "this pickle calls numpy.ndarray"),
     ):
         (folder / "data_batch_3").write_bytes(content)
         with pytest.raises(InputError, match=problem):
@@ -154,7 +154,7 @@ DATA, LABELS = images(3, 10)
         (pickle.dumps({"data": DATA, "labels": ["cat", "dog", "cow"]}), ": 'labels' must be a list of whole numbers"),
         (
             pickle.dumps({"data": DATA, "labels": [0.5, 1.0, 2.0]}),
-            ": .*a list of whole numbers, got float64",
+            ": .*a list of whole numbers, got a float in it",
         ),
         (pickle.dumps({"data": DATA, "labels": None}), ": 'labels' must be a list of whole numbers"),
         (pickle.dumps({"data": DATA, "labels": [[1], [2, 3], [4]]}), ": 'labels' must be a list of whole numbers"),
@@ -238,6 +238,6 @@ def test_an_archive_whose_names_begin_with_a_dot_is_read(tmp_path: Path):
 
 def test_too_large_files_of_an_archive_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pack(write_cifar(tmp_path / "a"), tmp_path / "cifar-10-python.tar.gz")
-    monkeypatch.setattr(cifar, "LIMIT", 100)
+    monkeypatch.setattr(cifar, "LARGEST", 100)
     with pytest.raises(InputError, match="more than any file of CIFAR"):
         cifar.read("cifar10", tmp_path)

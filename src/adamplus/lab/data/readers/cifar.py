@@ -1,6 +1,6 @@
 """Reader of CIFAR-10 and CIFAR-100, from either official layout, unpacked or in its archive."""
 
-import tarfile
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ..data_set import Place, data_root
+from ..archives import opened
+from ..data_set import LIMIT, Place, data_root
 from ..sets import find
 from .cifar_formats import KINDS, READERS, ImageFile
 from .files import bytes_of
 
-LIMIT = 1 << 28
+LARGEST = 1 << 28
 """Largest size of a file in bytes; the largest official one, CIFAR-100's training images, has 155 million."""
 
 
@@ -55,21 +56,14 @@ def _contents(place: Place, names: list[str]) -> list[bytes]:
     if not place.packed:
         return [bytes_of(place.path / name) for name in names]
     found: dict[str, bytes] = {}
-    try:
-        with tarfile.open(place.path) as archive:
-            for member in archive:
-                *folder, name = PurePosixPath(member.name).parts or ("",)
-                if folder != [place.layout.folders[0]] or name not in names or not member.isfile():
-                    continue
-                if member.size > LIMIT:
-                    raise InputError(f"{place.path}: {name} has {member.size:,} bytes, more than any file of CIFAR")
-                file = archive.extractfile(member)
-                assert file is not None
-                found[name] = file.read()
-    except InputError:
-        raise
-    except Exception as error:  # tar and its compressions raise many kinds of errors for a damaged file
-        raise InputError(f"{place.path} cannot be read as an archive ({error})") from error
+    with opened(place.path, LIMIT) as members:
+        for member in members:
+            *folder, name = PurePosixPath(member.name).parts or ("",)
+            if folder != [place.layout.folders[0]] or name not in names or member.content is None:
+                continue
+            if member.size > LARGEST:
+                raise InputError(f"{place.path}: {name} has {member.size:,} bytes, more than any file of CIFAR")
+            found[name] = b"".join(iter(partial(member.content.read, 1 << 20), b""))
     if lacks := [name for name in names if name not in found]:
         raise InputError(f"{place.path} has no {', '.join(lacks)}")
     return [found[name] for name in names]

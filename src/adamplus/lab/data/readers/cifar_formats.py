@@ -43,7 +43,8 @@ def from_pickle(content: bytes, kind: Kind, where: str) -> ImageFile:
     entries = {key.decode("latin1") if isinstance(key, bytes) else str(key): value for key, value in loaded.items()}
     for key in ("data", kind.key):
         if key not in entries:
-            raise InputError(f"{where} has no {key!r}; it has {', '.join(sorted(entries)) or 'nothing'}")
+            others = [ascii(name[:40])[1:-1] for name in sorted(entries)[:10]]
+            raise InputError(f"{where} has no {key!r}; it has {', '.join(others) or 'nothing'}")
     images: Any = entries["data"]
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2 or images.shape[1] != PIXELS:
         shape = f"{images.dtype}, {images.shape}" if isinstance(images, np.ndarray) else type(images).__name__
@@ -53,13 +54,15 @@ def from_pickle(content: bytes, kind: Kind, where: str) -> ImageFile:
 
 def _whole(values: Any, key: str, where: str) -> np.ndarray:
     """The labels of a pickle as an array, which is empty for a file without images."""
-    try:
-        labels = np.asarray(values) if len(values) else np.empty(0, np.int64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: {key!r} must be a list of whole numbers ({error})") from error
-    if labels.dtype.kind not in "iu":
-        raise InputError(f"{where}: {key!r} must be a list of whole numbers, got {labels.dtype}")
-    return labels
+    if isinstance(values, np.ndarray):
+        strange = None if values.dtype.kind in "iu" else f"an array of {values.dtype}"
+    elif isinstance(values, list | tuple):  # not np.asarray: a few lists inside of each other may be endlessly many
+        strange = next((f"a {type(value).__name__} in it" for value in values if type(value) is not int), None)
+    else:
+        strange = type(values).__name__
+    if strange is not None:
+        raise InputError(f"{where}: {key!r} must be a list of whole numbers, got {strange}")
+    return np.asarray(values, np.int64)
 
 
 def from_binary(content: bytes, kind: Kind, where: str) -> ImageFile:

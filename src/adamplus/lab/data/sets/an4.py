@@ -34,10 +34,11 @@ AN4 = DataSet(
     home="http://www.speech.cs.cmu.edu/databases/an4/",
     ways=(
         (
-            Source(  # digests of archives that GitHub packs may change, so only those of the files are checked
+            Source(  # digests of archives that GitHub packs may change: its files have them, and it has a limit
                 f"https://github.com/cphazen/Machine-Learning-Project-ASR/archive/{COMMIT}.tar.gz",
                 "an4.tar.gz",
                 inside=f"Machine-Learning-Project-ASR-{COMMIT}/an4",
+                limit=1 << 27,  # the files have 21 million bytes
             ),
         ),
     ),

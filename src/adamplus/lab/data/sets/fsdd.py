@@ -26,10 +26,11 @@ FSDD = DataSet(
     home="https://github.com/Jakobovski/free-spoken-digit-dataset",
     ways=(
         (
-            Source(  # digests of archives that GitHub packs may change, so only that of the recordings is checked
+            Source(  # digests of archives that GitHub packs may change: its files have one, and it has a limit
                 f"https://github.com/Jakobovski/free-spoken-digit-dataset/archive/{COMMIT}.tar.gz",
                 "fsdd.tar.gz",
                 inside=f"free-spoken-digit-dataset-{COMMIT}/recordings",
+                limit=1 << 27,  # the files have 21 million bytes
             ),
         ),
     ),
