@@ -1,12 +1,16 @@
 """AN4 is read with its transcripts and dictionary; inconsistent files are reported by name and line."""
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from data.bounds import CHANGES, bounded, changed
 from data.writers import mfc, write_an4
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adamplus.lab.data.readers import an4
 from adamplus.lab.errors import InputError
@@ -64,6 +68,10 @@ def test_damaged_features_are_reported(content: bytes, problem: str, tmp_path: P
         ("an4_train.fileids", "../../secret\n", "line 1: '../../secret' leads out of the data set"),
         ("an4_train.fileids", "/etc/an1-fash-b\n", "leads out of the data set"),
         ("an4_train.fileids", "an4_clstk/\0/an1-fash-b\n", "leads out of the data set"),
+        ("an4_train.fileids", ".\n", "line 1: '.' names no utterance"),
+        ("an4_train.fileids", "a" * 5000 + "\n", "has no line in"),
+        ("an4_train.transcription", "GO ()\n", "line 1: 'GO \\(\\)' does not end in an utterance's name"),
+        ("an4_train.transcription", "GO (an1 fash b)\n", "does not end in an utterance's name"),
         ("an4_train.fileids", "elsewhere/an1-fash-b\n", "elsewhere/an1-fash-b.mfc cannot be read"),
     ],
 )
@@ -86,3 +94,33 @@ def test_missing_files_are_reported(tmp_path: Path):
     (write_an4(tmp_path) / "etc" / "an4.dic").unlink()
     with pytest.raises(InputError, match=r"AN4 in .*an4 is incomplete: etc/an4.dic missing"):
         an4.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "problem"),
+    [
+        ("an4_train.transcription", "(" * 60_000, "does not end in an utterance's name"),
+        ("an4.dic", "GO G OW\n" * 30_000, "not in the dictionary: YES"),
+        ("an4.phone", "".join(f"P{i}\n" for i in range(30_000)), "unknown phones G OW"),
+        ("an4.dic", " ".join(["GO", *["SIL"] * 100_000]), "not in the dictionary: YES"),
+        ("an4_test.fileids", "an4_clstk/fcaw/an3-fcaw-b\n" * 3 + "\n" * 100_000 + ".", "line 100004: '.' names no"),
+    ],
+)
+def test_time_grows_with_the_size_of_a_file(file: str, content: str, problem: str, tmp_path: Path):
+    (write_an4(tmp_path) / "etc" / file).write_text(content)
+    with bounded(), pytest.raises(InputError, match=problem):
+        an4.read(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("small")
+    write_an4(root, frames=2)
+    return root
+
+
+@given(which=st.integers(0, 8), changes=CHANGES)
+def test_changed_files_are_read_or_refused(which: int, changes: list[tuple[int, bytes, int]], small: Path):
+    files = sorted(path for path in small.rglob("*") if path.is_file())
+    with changed(files[which], changes), suppress(InputError):
+        an4.read(small)

@@ -1,10 +1,14 @@
 """FSDD's recordings are read with the label, speaker and number in their names."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from data.bounds import CHANGES, bounded, changed
 from data.writers import write_fsdd, write_wav
+from hypothesis import given
 
 from adamplus.lab.data.readers import fsdd
 from adamplus.lab.errors import InputError
@@ -76,3 +80,37 @@ def test_a_split_without_recordings_is_reported(tmp_path: Path):
         path.unlink()
     with pytest.raises(InputError, match="has no recordings of the test split"):
         fsdd.read(tmp_path)
+
+
+def test_files_that_are_too_large_or_no_files_are_not_read(tmp_path: Path):
+    path = write_fsdd(tmp_path) / "7_ann_9.wav"
+    os.mkfifo(path)
+    with bounded(), pytest.raises(InputError, match=r"7_ann_9.wav cannot be read \(it is not a file\)"):
+        fsdd.read(tmp_path)
+    path.unlink()
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with bounded(), pytest.raises(InputError, match=r"7_ann_9.wav has 1,099,511,627,776 bytes, more than any file of"):
+        fsdd.read(tmp_path)
+
+
+def test_a_chunk_that_claims_much_takes_no_memory(tmp_path: Path):
+    path = write_fsdd(tmp_path) / "7_ann_9.wav"
+    write_wav(path, np.arange(100))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + b"\xff\xff\xff\x7f" + whole[8:40] + b"\xff\xff\xff\x7e" + whole[44:])
+    with bounded(), pytest.raises(InputError, match="announces 1,065,353,215 samples and has 100"):
+        fsdd.read(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("small") / "7_ann_9.wav"
+    write_wav(path, np.arange(20))
+    return path
+
+
+@given(changes=CHANGES)
+def test_changed_recordings_are_read_or_refused(changes: list[tuple[int, bytes, int]], small: Path):
+    with changed(small, changes), suppress(InputError):
+        assert len(fsdd.read_wav(small).wave)

@@ -3,13 +3,17 @@
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import kaldiio
 import numpy as np
 import pytest
 import torch
+from data.bounds import CHANGES, bounded, changed
 from data.writers import speech, write_archives, write_swb300
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adamplus.lab.data.readers import kaldi
 from adamplus.lab.errors import InputError
@@ -91,6 +95,8 @@ def test_utterances_that_one_kind_lacks_are_reported(tmp_path: Path):
         ("fmllr", np.zeros((25, 39), np.float32), "fmllr: expected 40 values per frame, got 39"),
         ("logmel", np.zeros((25, 7), np.float32), "logmel: values with two deltas must be a multiple of 3, got 7"),
         ("logmel", np.zeros((25, 9), np.float32), "logmel: 9 values per frame, but 6 in an utterance before"),
+        ("logmel", np.zeros((25, 0), np.float32), "logmel: values with two deltas must be a multiple of 3, got 0"),
+        ("fmllr", np.full((25, 40), 1e300), "utterance b has features that are not finite"),
         ("logmel", np.zeros(25, np.float32), r"logmel: an array of shape \[25\]"),
         ("alignments", np.full(25, 9, np.int32), "states must be whole numbers from 0 to 8, got int32 from 9 to 9"),
         ("alignments", np.full(25, -1, np.int32), "from -1 to -1"),
@@ -116,6 +122,43 @@ def test_damaged_archives_are_reported(tables: bool, tmp_path: Path):
         kaldi.Archives(tmp_path, states=9)["a"]
 
 
+@pytest.mark.parametrize("tables", [True, False])
+@pytest.mark.parametrize(
+    "array",
+    [
+        b"\4\xff\xff\xff\x7f\4",
+        b"\4\xff\xff\xff\xff\4",
+        b"FM \4\xff\xff\xff\x7f\4\x04\0\0\0",
+        b"DV \4\xff\xff\xff\x7f",
+        b"CM3 " + bytes(8) + b"\xff\xff\xff\x7f\xff\xff\xff\x7f",
+        b"CM " + bytes(8) + b"\xff\xff\xff\x0f\xff\xff\xff\x0f",
+        b"FM" * 1000,
+    ],
+)
+def test_arrays_that_claim_much_take_no_memory(array: bytes, tables: bool, tmp_path: Path):
+    write_archives(tmp_path, speech({"a": 3}), tables)
+    (tmp_path / "alignments.ark").write_bytes(b"a \0B" + array)
+    with bounded(), pytest.raises(InputError, match=r"alignments.ark: .*(is damaged|announces)"):
+        kaldi.Archives(tmp_path)["a"]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Archives with tables, without them, and compressed."""
+    folder, arrays = tmp_path_factory.mktemp("small"), speech({"a": 3, "b": 2})
+    for name in ("tables", "archives", "compressed"):
+        write_archives(folder / name, arrays, tables=name == "tables")
+    kaldiio.save_ark(str(folder / "compressed" / "logmel.ark"), arrays["logmel"], compression_method=2)
+    return folder
+
+
+@given(which=st.integers(0, 15), changes=CHANGES)
+def test_changed_files_are_read_or_refused(which: int, changes: list[tuple[int, bytes, int]], small: Path):
+    path = sorted(path for path in small.rglob("*") if path.is_file())[which]
+    with changed(path, changes), suppress(InputError):
+        list(kaldi.Archives(path.parent, states=9))
+
+
 def test_empty_archives_are_reported(tmp_path: Path):
     write_archives(tmp_path, {stream: {} for stream in speech(FRAMES)})
     with pytest.raises(InputError, match="the archives have no utterances"):
@@ -130,6 +173,9 @@ def test_empty_archives_are_reported(tmp_path: Path):
         ("a", "line 1 must be NAME ARCHIVE:BYTE, got 'a'"),
         ("a somewhere.ark", "must be NAME ARCHIVE:BYTE"),
         ("a x.ark:2\na x.ark:2", "line 2: a occurs twice"),
+        (f"a x.ark:{'9' * 5000}", "line 1 must be NAME ARCHIVE:BYTE"),
+        (f"a {'x' * 5000}.ark:2\nb x.ark:2", "cannot be read .File name too long."),
+        ("a x\0.ark:2\nb x.ark:2", "is damaged .ValueError: embedded null byte."),
         ("a nowhere.ark:2\nb nowhere.ark:2", "nowhere.ark cannot be read"),
     ],
 )

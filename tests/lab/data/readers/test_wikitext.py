@@ -1,9 +1,13 @@
 """WikiText-2 is read word by word, as usual for language models."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from data.bounds import CHANGES, changed
 from data.writers import write_wikitext
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adamplus.lab.data.readers import wikitext
 from adamplus.lab.errors import InputError
@@ -47,3 +51,17 @@ def test_missing_files_are_reported_with_the_download_command(tmp_path: Path):
     message = f"is incomplete: wiki.test.tokens missing. To get it: adamplus data download wikitext2 --data {tmp_path}"
     with pytest.raises(InputError, match=message):
         wikitext.read(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("small")
+    write_wikitext(root)
+    return root
+
+
+@given(which=st.integers(0, 2), changes=CHANGES)
+def test_changed_texts_are_read_or_refused(which: int, changes: list[tuple[int, bytes, int]], small: Path):
+    path = sorted(path for path in small.rglob("*") if path.is_file())[which]
+    with changed(path, changes), suppress(InputError):
+        assert len(wikitext.read(small).train)

@@ -71,18 +71,19 @@ def read_mfc(path: Path) -> Tensor:
 
 
 def _dictionary(path: Path, phones: tuple[str, ...]) -> dict[str, tuple[tuple[str, ...], ...]]:
-    found: dict[str, tuple[tuple[str, ...], ...]] = {}
+    found: dict[str, list[tuple[str, ...]]] = {}
+    known = set(phones)
     for i, line in enumerate(lines_of(path), 1):
         word, *pronunciation = line.split() or [""]
         if not word:
             continue
-        strange = [phone for phone in pronunciation if phone not in phones]
+        strange = [phone for phone in pronunciation if phone not in known]
         if strange or not pronunciation:
             problem = f"unknown phones {' '.join(strange)}" if pronunciation else f"no phones after {word!r}"
             raise InputError(f"{path}, line {i}: {problem}; an4.phone has {' '.join(phones)}")
         word = re.sub(r"\(\d+\)$", "", word)  # A(2) is another pronunciation of A
-        found[word] = (*found.get(word, ()), tuple(pronunciation))
-    return found
+        found.setdefault(word, []).append(tuple(pronunciation))
+    return {word: tuple(pronunciations) for word, pronunciations in found.items()}
 
 
 def _utterances(
@@ -95,6 +96,8 @@ def _utterances(
         if not identifier:
             continue
         parts = Path(identifier).parts
+        if not parts:
+            raise InputError(f"{control}, line {i}: {identifier!r} names no utterance")
         if Path(identifier).is_absolute() or ".." in parts or "\0" in identifier:
             raise InputError(f"{control}, line {i}: {identifier!r} leads out of the data set")
         name = parts[-1]
@@ -112,13 +115,14 @@ def _transcripts(path: Path, pronunciations: dict[str, tuple[tuple[str, ...], ..
     for i, line in enumerate(lines_of(path), 1):
         if not line.strip():
             continue
-        match = re.fullmatch(r"(.*)\((\S+)\)\s*", line)
-        if match is None:
+        spoken, _, rest = line.rstrip().rpartition("(")
+        name = rest.removesuffix(")")
+        if name == rest or name.split() != [name]:
             raise InputError(f"{path}, line {i}: {line!r} does not end in an utterance's name in parentheses")
-        words = tuple(word for word in match[1].split() if word not in MARKS)
+        words = tuple(word for word in spoken.split() if word not in MARKS)
         if not words:
-            raise InputError(f"{path}, line {i}: {match[2]} has no words")
+            raise InputError(f"{path}, line {i}: {name} has no words")
         if strange := [word for word in words if word not in pronunciations]:
             raise InputError(f"{path}, line {i}: not in the dictionary: {' '.join(strange)}")
-        found[match[2]] = words
+        found[name] = words
     return found

@@ -13,10 +13,7 @@ from ..archives import opened
 from ..data_set import LIMIT, Place, data_root
 from ..sets import find
 from .cifar_formats import KINDS, READERS, ImageFile
-from .files import bytes_of
-
-LARGEST = 1 << 28
-"""Largest size of a file in bytes; the largest official one, CIFAR-100's training images, has 155 million."""
+from .files import LARGEST, bytes_of
 
 
 class Images(NamedTuple):

@@ -1,5 +1,6 @@
 """Reader of FSDD, recordings of spoken digits."""
 
+import io
 import re
 import wave
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor
 from ...errors import InputError
 from ..data_set import data_root
 from ..sets import find
+from .files import bytes_of
 
 RATE = 8000  # samples per second
 TEST = 5  # the official test split is recordings 0 to 4 of every speaker and digit
@@ -55,12 +57,12 @@ def read_wav(path: Path) -> Recording:
     if match is None:
         raise InputError(f"{path} must be named DIGIT_SPEAKER_NUMBER.wav, as in 7_jackson_32.wav")
     try:
-        with wave.open(str(path), "rb") as file:
+        with wave.open(io.BytesIO(bytes_of(path)), "rb") as file:
             form = (file.getnchannels(), 8 * file.getsampwidth(), file.getframerate())
             announced = file.getnframes()
             content = file.readframes(announced)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror})") from error
+    except InputError:
+        raise
     except Exception as error:  # wave raises many kinds of errors for a damaged file
         raise InputError(f"{path} is not an uncompressed wav file ({str(error) or 'it is cut off'})") from error
     if form != (1, 16, RATE):

@@ -1,9 +1,11 @@
 """Reader of Kaldi archives: features of several kinds and a state for every frame, joined by utterance."""
 
+import os
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +18,7 @@ from .files import lines_of
 
 STATES = 32_000
 WIDTHS = {"fmllr": 40, "ivectors": 100}  # values per frame; logmel may have any multiple of 3
+LONGEST_NAME = 4096
 
 
 class Utterance(NamedTuple):
@@ -67,7 +70,8 @@ class Archives:
             needed = f"whole numbers from 0 to {self.states - 1}"
             found = f"{states.dtype} from {states.min()} to {states.max()}"
             raise self._error(name, "alignments", f"states must be {needed}, got {found}")
-        features = np.concatenate([arrays[stream] for stream in STREAMS[:-1]], axis=1, dtype=np.float32)
+        with np.errstate(over="ignore"):  # reported below
+            features = np.concatenate([arrays[stream] for stream in STREAMS[:-1]], axis=1, dtype=np.float32)
         if not np.isfinite(features).all():
             raise InputError(f"{self.folder}: utterance {name} has features that are not finite")
         return Utterance(torch.from_numpy(features), torch.from_numpy(states.astype(np.int64)))
@@ -91,7 +95,7 @@ class Archives:
             if arrays[stream].shape[1] != width:
                 raise self._error(name, stream, f"expected {width} values per frame, got {arrays[stream].shape[1]}")
         width = arrays["logmel"].shape[1]
-        if width % 3:
+        if width % 3 or width == 0:
             raise self._error(name, "logmel", f"values with two deltas must be a multiple of 3, got {width}")
         if self._logmel not in (None, width):
             raise self._error(name, "logmel", f"{width} values per frame, but {self._logmel} in an utterance before")
@@ -131,14 +135,51 @@ def read_array(entry: Entry, what: str) -> np.ndarray:
                     "convert text archives by copy-feats and copy-int-vector"
                 )
             file.seek(entry.offset)
-            array = matio.read_kaldi(file)
+            array = _array(file, matio)
     except OSError as error:
         raise InputError(f"{entry.archive} cannot be read ({error.strerror})") from error
     except InputError:
         raise
     except Exception as error:  # kaldiio and numpy raise many kinds of errors for a damaged array
         raise InputError(f"{entry.archive}: {what} is damaged ({type(error).__name__}: {error})") from error
-    return np.asarray(array)
+    return array
+
+
+def _array(file: IO[bytes], matio: Any) -> np.ndarray:
+    """The binary array at the file's position; ValueError if the file has fewer bytes than the array claims to have.
+
+    kaldiio would reserve memory for all of it, and return a shorter vector.
+    """
+    start = file.tell()
+    head = file.read(64)
+    kind = head[2:].partition(b" ")[0]
+    numbers = 3 + len(kind)  # where the sizes begin, each after a byte with their length in matrices and vectors
+    if head[2:3] == b"\4":
+        needed = 7 + 5 * struct.unpack_from("<i", head, 3)[0]
+    elif kind in (b"FV", b"DV"):
+        needed = numbers + 5 + VALUE_BYTES[kind] * struct.unpack_from("<xi", head, numbers)[0]
+    elif kind in (b"FM", b"DM"):
+        rows, columns = struct.unpack_from("<xixi", head, numbers)
+        needed = numbers + 10 + VALUE_BYTES[kind] * _product(rows, columns)
+    elif kind in (b"CM", b"CM2", b"CM3"):
+        rows, columns = struct.unpack_from("<8xii", head, numbers)
+        needed = numbers + 16 + VALUE_BYTES[kind] * _product(rows, columns) + 8 * columns * (kind == b"CM")
+    else:
+        raise ValueError(f"{kind[:8]!r} is no type of an array")
+    if needed < 0 or needed > os.fstat(file.fileno()).st_size - start:
+        raise ValueError(f"it announces {needed:,} bytes, which the file does not have")
+    file.seek(start)
+    with np.errstate(all="ignore"):  # of compressed values that are not finite, which are reported later
+        return np.asarray(matio.read_kaldi(file))
+
+
+def _product(rows: int, columns: int) -> int:
+    if rows < 0 or columns < 0:
+        raise ValueError(f"it announces {rows:,} × {columns:,} values")
+    return rows * columns
+
+
+VALUE_BYTES = {b"FV": 4, b"FM": 4, b"DV": 8, b"DM": 8, b"CM": 1, b"CM2": 2, b"CM3": 1}
 
 
 def _entries(folder: Path, stream: str) -> dict[str, Entry]:
@@ -155,14 +196,14 @@ def _from_table(path: Path) -> dict[str, Entry]:
         name, place = [*line.strip().split(maxsplit=1), ""][:2]
         if place.startswith("|") or place.endswith("|"):
             raise InputError(f"{path}, line {i}: commands are not run: write the arrays into an archive by copy-feats")
-        match = re.fullmatch(r"(.+?):(\d+)", place)
+        match = re.fullmatch(r"(.+?):([0-9]{1,18})", place)
         if match is None:
             raise InputError(f"{path}, line {i} must be NAME ARCHIVE:BYTE, got {line.strip()!r}")
         if name in entries:
             raise InputError(f"{path}, line {i}: {name} occurs twice")
         archive = Path(match[1])
         beside = path.parent / archive  # tried first, so that the result does not depend on the current folder
-        entries[name] = Entry(beside if beside.is_file() else archive, int(match[2]))
+        entries[name] = Entry(beside if os.path.isfile(beside) else archive, int(match[2]))
     return entries
 
 
@@ -171,13 +212,15 @@ def _from_archive(path: Path) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
     try:
         with path.open("rb") as file:
-            while (name := matio.read_token(file)) is not None:
+            while (name := _utterance_name(file)) is not None:
+                if name in entries:
+                    raise InputError(f"{path}: {name} occurs twice")
                 entries[name] = Entry(path, file.tell())
                 if file.read(2) != b"\0B":
                     place = f"{name!r}, at byte {entries[name].offset:,}"
                     raise InputError(f"{path}: {place}, is not a binary array of Kaldi")
                 file.seek(-2, 1)
-                matio.read_kaldi(file)
+                _array(file, matio)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
     except InputError:
@@ -185,6 +228,18 @@ def _from_archive(path: Path) -> dict[str, Entry]:
     except Exception as error:
         raise InputError(f"{path}: the archive is damaged ({type(error).__name__}: {error})") from error
     return entries
+
+
+def _utterance_name(file: IO[bytes]) -> str | None:
+    """The name before the next array; None at the end of the archive."""
+    start = file.tell()
+    name, space, _ = file.read(LONGEST_NAME).partition(b" ")
+    if not (name or space):
+        return None
+    if not (name and space):
+        raise ValueError(f"byte {start:,} is not the beginning of an utterance's name")
+    file.seek(start + len(name) + 1)
+    return name.decode("utf-8")
 
 
 def _kaldiio() -> Any:
