@@ -163,3 +163,16 @@ def test_relative_imports_without_a_package_and_syntax_errors_are_left_to_python
     assert imported(tmp_path / "task.py") == {}
     with pytest.raises(InputError, match="line 1: "):
         load_file(tmp_path / "task.py", "a task")
+
+
+def test_a_star_stands_for_all_modules_of_a_package(tmp_path: Path):
+    """`__all__` decides which of them Python imports."""
+    task = written(tmp_path)
+    (tmp_path / "own_models" / "unused.py").write_text("")
+    task.write_text("from own_models import *\nfrom own_numbers import *\n")
+    inner = ("nets", "parts", "parts.layers", "sizes", "unused")
+    assert list(imported(task)) == ["own_models", *(f"own_models.{name}" for name in inner), "own_numbers"]
+    (tmp_path / "own_models" / "nets.py").write_text("from .parts import *\n")
+    assert "own_models.parts.layers" in imported(task)
+    task.write_text("from . import *\nfrom json import *\n")
+    assert imported(task) == {}

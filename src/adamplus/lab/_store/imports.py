@@ -27,10 +27,10 @@ def imported(path: Path) -> dict[str, Path]:
     waiting = [("", path)]
     while waiting:
         for name in _names(*waiting.pop()):
-            file = _beside(name, path.parent)
-            if name not in found and file is not None and file != path:
-                found[name] = file
-                waiting.append((name, file))
+            for whole, file in _beside(name, path.parent):
+                if whole not in found and file != path:
+                    found[whole] = file
+                    waiting.append((whole, file))
     return dict(sorted(found.items()))
 
 
@@ -72,14 +72,23 @@ def _statements(content: bytes) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
     )
 
 
-def _beside(name: str, folder: Path) -> Path | None:
-    """The file of a module in a folder, if there is one."""
+def _beside(name: str, folder: Path) -> Iterator[tuple[str, Path]]:
+    """The module of that name in a folder, if there is one, and its file; all modules of a package for a star.
+
+    Which of them `from package import *` imports depends on the package's `__all__`.
+    """
     *outer, last = name.split(".")
     if (outer or [last])[0] in sys.stdlib_module_names:
-        return None
-    place = folder.joinpath(*outer)
-    files = (place / last / "__init__.py", place / f"{last}.py")
-    return next((file for file in files if file.is_file()), None)
+        return
+    place, modules = folder.joinpath(*outer), {last}
+    if outer and last == "*":
+        modules = {path.stem for path in place.glob("*.py")} | {
+            path.parent.name for path in place.glob("*/__init__.py")
+        }
+    for module in sorted(modules - {"__init__"}):
+        files = (place / module / "__init__.py", place / f"{module}.py")
+        if (file := next((file for file in files if file.is_file()), None)) is not None:
+            yield ".".join((*outer, module)), file
 
 
 def _known(name: str) -> Path | None:

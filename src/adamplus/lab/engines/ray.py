@@ -1,8 +1,8 @@
 """The Ray engine: the cluster that RAY_ADDRESS names (`auto`: this machine's), or one that is started here.
 
 A run is a Ray task: Ray decides where and when it is trained, and repeats it if its worker dies. Workers that see the
-store's folder train in it and resume from its checkpoints. Other workers get the user's files, train in a temporary
-folder, and send its content back.
+store and the user's files train in the store and resume from its checkpoints. Other workers get the user's files, with
+the Python files that these import from their folders, train in a temporary folder, and send its content back.
 """
 
 import atexit
@@ -86,12 +86,8 @@ def _sources(name: str) -> dict[str, bytes]:
 def _train(
     spec: Spec, root: Path, token: str, folder: Path, sources: dict[str, dict[str, bytes]]
 ) -> tuple[Reply, dict[str, bytes]]:
-    """Train a run in a Ray worker; returns the reply, and the run's files if the worker does not see the store."""
-    try:
-        visible = (root / TOKEN).read_text() == token
-    except OSError:
-        visible = False
-    if visible:
+    """Train a run in a Ray worker; returns the reply, and the run's files unless they are in the store."""
+    if _sees(root, token, folder, sources):
         os.chdir(folder)  # paths are relative to where the comparison was started
         return attempt(spec, root), {}
     moved = replace(spec, task=_write_sources(spec.task, sources), optimizer=_write_sources(spec.optimizer, sources))
@@ -99,6 +95,19 @@ def _train(
         reply, run = attempt(moved, Path(own)), Store(Path(own)).run(moved)
         files = run.folder.iterdir() if run.folder.exists() else ()
         return reply, {file.name: file.read_bytes() for file in files}
+
+
+def _sees(root: Path, token: str, folder: Path, sources: dict[str, dict[str, bytes]]) -> bool:
+    """Whether this worker sees the store, the folder of the comparison, and the user's files as they were sent."""
+    contents = [content for files in sources.values() for content in files.items()]
+    try:
+        return (
+            (root / TOKEN).read_text() == token
+            and folder.is_dir()
+            and all(Path(folder.anchor, path).read_bytes() == content for path, content in contents)
+        )
+    except OSError:
+        return False
 
 
 def _write_sources(name: str, sources: dict[str, dict[str, bytes]]) -> str:

@@ -97,6 +97,7 @@ def test_utterances_that_one_kind_lacks_are_reported(tmp_path: Path):
         ("logmel", np.zeros((25, 9), np.float32), "logmel: 9 values per frame, but 6 in an utterance before"),
         ("logmel", np.zeros((25, 0), np.float32), "logmel: values with two deltas must be a multiple of 3, got 0"),
         ("fmllr", np.full((25, 40), 1e300), "utterance b has features that are not finite"),
+        ("fmllr", np.full((25, 40), 0x7FF0000000000001).view(np.float64), "has features that are not finite"),
         ("logmel", np.zeros(25, np.float32), r"logmel: an array of shape \[25\]"),
         ("alignments", np.full(25, 9, np.int32), "states must be whole numbers from 0 to 8, got int32 from 9 to 9"),
         ("alignments", np.full(25, -1, np.int32), "from -1 to -1"),

@@ -70,7 +70,7 @@ class Archives:
             needed = f"whole numbers from 0 to {self.states - 1}"
             found = f"{states.dtype} from {states.min()} to {states.max()}"
             raise self._error(name, "alignments", f"states must be {needed}, got {found}")
-        with np.errstate(over="ignore"):  # reported below
+        with np.errstate(all="ignore"):  # what is not finite is reported below
             features = np.concatenate([arrays[stream] for stream in STREAMS[:-1]], axis=1, dtype=np.float32)
         if not np.isfinite(features).all():
             raise InputError(f"{self.folder}: utterance {name} has features that are not finite")
