@@ -5,16 +5,20 @@
 The text is the manual that every Python carries in `pydoc_data.topics`, byte by byte: nothing is downloaded. It runs on
 CUDA and NCCL where they are there, else on CPUs and gloo. If a process dies, torchrun starts all of them again, and all
 go on from the newest complete checkpoint; so does the same command, given again, with any number of processes. With as
-many as before, a run on CPUs ends with the bits that it would have had without the crash.
+many as before, a run on CPUs ends with the bits that it would have had without the crash. A checkpoint whose files are
+not as they were written is set aside, and the one before it is loaded; if all are damaged, the run ends with an error.
 """
 
 import argparse
+import hashlib
+import json
 import os
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -33,6 +37,7 @@ from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from adamplus import AdamPlus
 
 KEPT = 2  # checkpoints
+DIGESTS = "digests.json"  # of a checkpoint's files
 EVALUATED = 8  # batches
 
 
@@ -81,6 +86,12 @@ def join(backend: str) -> None:
     if ranks == int(os.environ["LOCAL_WORLD_SIZE"]):
         store = dist.PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
+
+
+def tell(line: str) -> None:
+    """Print a line, on one rank."""
+    if dist.get_rank() == 0:
+        print(line, flush=True)
 
 
 def sharded(args: argparse.Namespace, device: str) -> GPT:
@@ -132,8 +143,8 @@ def evaluate(model: nn.Module, batch: Callable[[int], tuple[Tensor, Tensor]]) ->
 
 
 def checkpoints(out: Path) -> list[Path]:
-    """Complete ones, the newest last: a folder gets its name, and `.metadata`, when all of it is written."""
-    return sorted(path.parent for path in out.glob("step-*/.metadata"))
+    """Complete ones, the newest last: a folder gets its name when all of it is written."""
+    return sorted(out.glob("step-*"))
 
 
 def save(model: nn.Module, optimizer: AdamPlus, out: Path, step: int) -> None:
@@ -141,24 +152,76 @@ def save(model: nn.Module, optimizer: AdamPlus, out: Path, step: int) -> None:
     model_state, optimizer_state = get_state_dict(model, optimizer)  # in train mode: ŵ, and what leads to w
     writing = out / f"writing-{step:08d}"
     dcp.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=writing)  # waits for all ranks
+    own = {path.name: digest(path) for path in writing.glob(f"__{dist.get_rank()}_*")}  # as dcp names a rank's files
+    digests = gathered(own)
     if dist.get_rank() == 0:
+        digests.append({".metadata": digest(writing / ".metadata")})
+        (writing / DIGESTS).write_text(json.dumps({name: value for part in digests for name, value in part.items()}))
         writing.rename(out / f"step-{step:08d}")
         for old in checkpoints(out)[:-KEPT]:
             shutil.rmtree(old.rename(out / f"writing-{old.name}"))
 
 
-def resume(model: nn.Module, optimizer: AdamPlus, out: Path) -> int:
-    """Load the newest complete checkpoint, cut as the ranks are now, and tell how many steps were taken."""
-    newest: list[Path | None] = [None]
+def digest(path: Path) -> str:
+    """The SHA-256 of a file: torch.load does not notice flipped bits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def gathered(own: Any) -> list[Any]:
+    """What each rank has, on all ranks."""
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, own)
+    return parts
+
+
+def damage(checkpoint: Path) -> str | None:
+    """What is wrong with a checkpoint's files, the same on all ranks; None if they are as they were written."""
+    problem = None
+    try:
+        digests = json.loads((checkpoint / DIGESTS).read_text())
+        for name in sorted({".metadata", *digests})[
+            dist.get_rank() :: dist.get_world_size()
+        ]:  # each rank reads its part
+            if digest(checkpoint / name) != digests[name]:
+                problem = f"{name} is not as it was written"
+    except (OSError, LookupError, TypeError, ValueError, RecursionError) as error:
+        problem = str(error)
+    return next((found for found in gathered(problem) if found is not None), None)
+
+
+def newest_whole(out: Path) -> Path | None:
+    """The newest checkpoint that is not damaged, after setting aside those after it; None if there is none at all."""
+    found: list[Any] = [None]
     if dist.get_rank() == 0:
         for rest in out.glob("writing-*"):
             shutil.rmtree(rest)
-        newest = [*checkpoints(out)[-1:], None][:1]
-    dist.broadcast_object_list(newest)  # one rank looks, for file systems may show them different things
-    if newest[0] is None:
+        found = [checkpoints(out)]
+    dist.broadcast_object_list(found)  # one rank looks, for file systems may show them different things
+    damaged: dict[Path, str] = {}
+    for checkpoint in reversed(found[0]):
+        if (problem := damage(checkpoint)) is not None:
+            damaged[checkpoint] = problem
+            continue
+        for path, problem in damaged.items():
+            tell(f"{path} is damaged ({problem}): set aside, going on from {checkpoint.name}")
+            if dist.get_rank() == 0:
+                shutil.rmtree(out / f"damaged-{path.name}", ignore_errors=True)
+                path.rename(out / f"damaged-{path.name}")
+        return checkpoint
+    if damaged:
+        listed = "; ".join(f"{path.name}: {problem}" for path, problem in damaged.items())
+        raise SystemExit(f"all checkpoints in {out} are damaged ({listed}): remove them to train from the beginning")
+    return None
+
+
+def resume(model: nn.Module, optimizer: AdamPlus, out: Path) -> int:
+    """Load the newest checkpoint that is whole, cut as the ranks are now, and tell how many steps were taken."""
+    checkpoint = newest_whole(out)
+    if checkpoint is None:
         return 0
     model_state, optimizer_state = get_state_dict(model, optimizer)
-    dcp.load({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=newest[0])
+    dcp.load({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=checkpoint)
     set_state_dict(model, optimizer, model_state_dict=model_state, optim_state_dict=optimizer_state)
     return optimizer.stats().step
 
@@ -199,11 +262,6 @@ def main() -> None:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     join("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo")
     args.out.mkdir(parents=True, exist_ok=True)
-
-    def tell(line: str) -> None:
-        if dist.get_rank() == 0:
-            print(line, flush=True)
-
     text = torch.frombuffer(bytearray("".join(topics.values()).encode()), dtype=torch.uint8)
     cut = len(text) * 9 // 10
     train_batch, validation_batch = (batches(part, args, device) for part in (text[:cut], text[cut:]))

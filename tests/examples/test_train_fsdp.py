@@ -1,17 +1,22 @@
 """examples/train_fsdp.py: a run that was killed ends as if it had not been, bit for bit."""
 
+import importlib.util
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 WORKER = Path(__file__).parent / "workers" / "killed.py"
@@ -171,6 +176,95 @@ def test_killed_in_a_step_the_same_command_again_ends_the_run_with_the_same_bits
     assert_same_end(out, finish(Launch(out, *SHORT)), uninterrupted)
     # There is nothing left to do, and it says the same.
     assert_same_end(out, finish(Launch(out, *SHORT)), uninterrupted)
+
+
+def flip(path: Path) -> None:
+    """Flip one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a flipped bit": lambda folder: flip(folder / "__1_0.distcp"),
+    "a truncated file": lambda folder: os.truncate(folder / "__0_0.distcp", 1000),
+    "a missing file": lambda folder: (folder / "__0_0.distcp").unlink(),
+    "a flipped bit in the list of files": lambda folder: flip(folder / ".metadata"),
+    "no list of files": lambda folder: (folder / ".metadata").unlink(),
+    "no digests": lambda folder: (folder / "digests.json").unlink(),
+    "half of the digests": lambda folder: os.truncate(folder / "digests.json", 100),
+    "no digest at all": lambda folder: (folder / "digests.json").write_text("{}"),
+    "brackets in place of the digests": lambda folder: (folder / "digests.json").write_text("[" * 100_000),
+}
+
+
+def copied(uninterrupted: tuple[Path, str], out: Path) -> Path:
+    """The folder of the run without its end."""
+    shutil.copytree(uninterrupted[0], out)
+    (out / "model.pt").unlink()
+    return out
+
+
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_leads_to_the_same_bits(
+    tmp_path: Path, uninterrupted: tuple[Path, str]
+):
+    out = copied(uninterrupted, tmp_path / "out")
+    DAMAGES["a flipped bit"](out / "step-00000012")
+    code, stdout, stderr = Launch(out, *SHORT).end()
+    assert code == 0, stderr
+    lines = stdout.splitlines()
+    damage = "is damaged (__1_0.distcp is not as it was written)"
+    assert lines[0] == f"{out}/step-00000012 {damage}: set aside, going on from step-00000008"
+    assert lines[1] == "2 ranks on cpu, from step 8"
+    shutil.rmtree(out / "damaged-step-00000012")
+    assert_same_end(out, lines[-1], uninterrupted)
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The example as a module, in a process group of this process alone."""
+    path = Path(__file__).parents[2] / "examples" / "train_fsdp.py"
+    spec = importlib.util.spec_from_file_location("train_fsdp", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield module
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_every_damage_of_a_checkpoint_is_found(
+    name: str, tmp_path: Path, uninterrupted: tuple[Path, str], example: ModuleType, capsys: pytest.CaptureFixture[str]
+):
+    out = copied(uninterrupted, tmp_path / "out")
+    assert example.newest_whole(out) == out / "step-00000012"
+    DAMAGES[name](out / "step-00000012")
+    assert example.newest_whole(out) == out / "step-00000008"
+    assert capsys.readouterr().out.startswith(f"{out}/step-00000012 is damaged (")
+    assert names(out) == ["damaged-step-00000012", "step-00000008"]
+    DAMAGES[name](out / "step-00000008")
+    with pytest.raises(SystemExit, match=r"^all checkpoints in .* are damaged \(step-00000008: .*\): remove them to"):
+        example.newest_whole(out)
+    assert names(out) == ["damaged-step-00000012", "step-00000008"]
+    assert example.newest_whole(tmp_path / "empty") is None
+
+
+@pytest.mark.slow
+def test_if_every_checkpoint_is_damaged_all_ranks_end_with_an_error(tmp_path: Path, uninterrupted: tuple[Path, str]):
+    out = copied(uninterrupted, tmp_path / "out")
+    DAMAGES["a truncated file"](out / "step-00000012")
+    DAMAGES["a flipped bit"](out / "step-00000008")
+    code, stdout, stderr = Launch(out, *SHORT).end()
+    assert code != 0
+    assert stdout == ""
+    problem = (
+        "step-00000012: __0_0.distcp is not as it was written; step-00000008: __1_0.distcp is not as it was written"
+    )
+    message = f"all checkpoints in {out} are damaged ({problem}): remove them to train from the beginning"
+    assert stderr.count(message) == 2
+    assert names(out) == ["step-00000008", "step-00000012"]
 
 
 @pytest.mark.slow
