@@ -180,9 +180,8 @@ def damage(checkpoint: Path) -> str | None:
     problem = None
     try:
         digests = json.loads((checkpoint / DIGESTS).read_text())
-        for name in sorted({".metadata", *digests})[
-            dist.get_rank() :: dist.get_world_size()
-        ]:  # each rank reads its part
+        names = sorted({".metadata", *digests})
+        for name in names[dist.get_rank() :: dist.get_world_size()]:  # each rank reads some of them
             if digest(checkpoint / name) != digests[name]:
                 problem = f"{name} is not as it was written"
     except (OSError, LookupError, TypeError, ValueError, RecursionError) as error:
