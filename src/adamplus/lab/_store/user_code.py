@@ -16,7 +16,11 @@ def load_file(path: Path, what: str) -> ModuleType:
 
     Raises InputError with the file and line of an error in it.
     """
-    if not path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError as error:  # of a name that is too long
+        raise InputError(f"{path}: {error.strerror}; it should be a file that defines {what}") from None
+    if not is_file:
         raise InputError(f"{path}: there is no such file; it should define {what}")
     if (folder := str(path.resolve().parent)) not in sys.path:
         sys.path.append(folder)  # so that it can import its neighbours; last, so that it hides no other module
@@ -34,7 +38,7 @@ def load_file(path: Path, what: str) -> ModuleType:
     except SyntaxError as error:
         del sys.modules[name]
         raise InputError(f"{path}, line {error.lineno}: {error.msg}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path.resolve()]
         raise InputError(f"{path}, line {lines[-1] if lines else '?'}: {type(error).__name__}: {error}") from error
