@@ -1,6 +1,7 @@
 """What is refused, in words that help, with nothing touched."""
 
 import copy
+import math
 from typing import Any, cast
 
 import pytest
@@ -195,8 +196,32 @@ def empty(state_dict: dict[str, Any]) -> None:
     state_dict.clear()
 
 
-def numbers_for_tensors(state_dict: dict[str, Any]) -> None:
-    state_dict["state"][1]["z"] = 1.0
+def put(key: str, value: Any) -> Any:
+    """Replace a value in the state of parameter 1, or a setting of group 1."""
+
+    def spoil(state_dict: dict[str, Any]) -> None:
+        inside = state_dict["state"][1] if key in ("z", "offset", "step") else state_dict["param_groups"][1]
+        inside[key] = value
+
+    return spoil
+
+
+def put_state(value: Any) -> Any:
+    """Replace the whole state of parameter 1."""
+
+    def spoil(state_dict: dict[str, Any]) -> None:
+        state_dict["state"][1] = value
+
+    return spoil
+
+
+def put_part(key: str, value: Any) -> Any:
+    """Replace `state` or `param_groups`."""
+
+    def spoil(state_dict: dict[str, Any]) -> None:
+        state_dict[key] = value
+
+    return spoil
 
 
 def drop_group(state_dict: dict[str, Any]) -> None:
@@ -212,8 +237,44 @@ def drop_group(state_dict: dict[str, Any]) -> None:
         (break_beta, r"beta must be in \(0, 1\], got -1.0"),
         (shorten_record, "record of group 1 must be ‖z‖, η, Σ‖z‖ and the number of steps, got tensor"),
         (empty, "a state_dict has state and param_groups, this one has nothing"),
-        (numbers_for_tensors, "not Adam⁺'s: parameter 1"),
         (drop_group, "different number of parameter groups"),
+        (
+            put("z", 1.0),
+            r"z of parameter 1 must be a tensor of a floating-point dtype and shape \(8,\), got 1\.0\. Load what",
+        ),
+        (put("z", torch.ones(8, dtype=torch.int64)), r"z of parameter 1 .* got torch\.int64 of shape \(8,\)"),
+        (put("z", torch.ones(8, dtype=torch.bool)), r"z of parameter 1 .* got torch\.bool of shape"),
+        (put("z", torch.ones(8, dtype=torch.complex64)), r"z of parameter 1 .* got torch\.complex64 of shape"),
+        (put("z", torch.ones(8).to(torch.float8_e4m3fn)), r"z of parameter 1 .* got torch\.float8_e4m3fn of shape"),
+        (put("z", torch.ones(8).to_sparse()), r"z of parameter 1 .* got a torch\.sparse_coo tensor"),
+        (
+            put("offset", 0.5),
+            r"offset of parameter 1 must be a tensor of a floating-point dtype and shape \(\), got 0\.5",
+        ),
+        (put("offset", torch.ones(8)), r"offset of parameter 1 .* got torch\.float32 of shape \(8,\)"),
+        (put("offset", torch.ones(1)), r"offset of parameter 1 .* got torch\.float32 of shape \(1,\)"),
+        (put("offset", torch.ones((), dtype=torch.int32)), r"offset of parameter 1 .* got torch\.int32 of shape \(\)"),
+        (put("step", 2.0), r"step of parameter 1 must be a tensor of a floating-point dtype and shape \(\), got 2\.0"),
+        (put("step", "two"), r"step of parameter 1 .* got 'two'"),
+        (put("step", torch.tensor(2)), r"step of parameter 1 .* got torch\.int64 of shape \(\)"),
+        (put("step", torch.ones(8)), r"step of parameter 1 .* got torch\.float32 of shape \(8,\)"),
+        (put("step", torch.tensor(-1.0)), r"step of parameter 1 must be a whole number of at least 0, got -1\.0"),
+        (put("step", torch.tensor(1.5)), r"step of parameter 1 must be a whole number of at least 0, got 1\.5"),
+        (put("step", torch.tensor(math.nan)), r"step of parameter 1 must be a whole number of at least 0, got nan"),
+        (put("step", torch.tensor(math.inf)), r"step of parameter 1 must be a whole number of at least 0, got inf"),
+        (put("training", "yes"), r"training of group 1 must be True or False, got 'yes'"),
+        (put("training", 1), r"training of group 1 must be True or False, got 1"),
+        (put("record", [1.0, 2.0, 3.0, 4.0]), r"record of group 1 .* got \[1\.0, 2\.0, 3\.0, 4\.0\]"),
+        (put("record", "four"), r"record of group 1 .* got 'four'"),
+        (put("record", torch.ones(4, dtype=torch.int64)), r"record of group 1 .* got tensor\(\[1, 1, 1, 1\]\)"),
+        (put_state(3), r"the state of parameter 1 must be a dict, got 3"),
+        (put_part("state", [1]), r"state must be a dict, got \[1\]"),
+        (put_part("param_groups", "no"), r"param_groups must be a list of dicts that have params, got 'no'"),
+        (put_part("param_groups", [3, 4]), r"param_groups must be a list of dicts that have params, got \[3, 4\]"),
+        (
+            put_part("param_groups", [{}, {}]),
+            r"param_groups must be a list of dicts that have params, got \[\{\}, \{\}\]",
+        ),
     ],
 )
 def test_a_spoilt_state_dict_is_refused_and_nothing_is_loaded(spoil: Any, words: str):
@@ -223,7 +284,28 @@ def test_a_spoilt_state_dict_is_refused_and_nothing_is_loaded(spoil: Any, words:
     with pytest.raises(ValueError, match=words):
         optimizer.load_state_dict(state_dict)
     same_state(before, optimizer.state_dict())
+    assert optimizer.training
     optimizer.load_state_dict(before)  # and its own still loads: no hook is left behind
+
+
+@pytest.mark.parametrize("mode", ["x", None, 1, torch.tensor(True)])
+def test_a_mode_is_true_or_false(mode: Any):
+    """As in torch.nn.Module.train()."""
+    optimizer, _ = saved()
+    points = values(optimizer)
+    with pytest.raises(ValueError, match=r"mode must be True or False, got ('x'|None|1|tensor\(True\))"):
+        optimizer.train(mode)
+    assert optimizer.training
+    assert all(torch.equal(a, b) for a, b in zip(points, values(optimizer), strict=True))
+
+
+def test_a_torch_checkpoint_with_a_number_for_the_step_is_refused():
+    """torch's test_load_nontensor_step: older versions of its optimizers saved floats. Adam⁺ never did."""
+    optimizer, state_dict = saved()
+    for state in state_dict["state"].values():
+        state["step"] = float(state["step"])
+    with pytest.raises(ValueError, match=r"step of parameter 0 must be a tensor .* got 2\.0"):
+        optimizer.load_state_dict(state_dict)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ STATE = ("z", "offset", "step")
 EXECUTION = ("foreach", "fused", "capturable", "differentiable")
 NAMES: dict[Any, Any] = {dtype: str(dtype) for dtype in _settings.STATE_DTYPES}
 INSTEAD = "Load it into the optimizer that wrote it, and start Adam⁺ from the model alone"
+UNCHANGED = "Load what state_dict() returned, unchanged"
 
 
 def is_called_by_checkpoint() -> bool:
@@ -73,7 +74,7 @@ def _complete(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any
     The last of these groups gets everything. The others get nothing or, from a full state_dict, what this optimizer
     has. They keep their settings, and take the mode from the rest, and ‖z‖ and Σ‖z‖ too if all share one norm.
     """
-    groups = dtypes_by_name(state_dict.get("param_groups", []), back=True)
+    groups = dtypes_by_name(state_dict["param_groups"], back=True)
     pairs = zip(optimizer.param_groups, groups, strict=False)  # torch raises if their numbers differ
     lacking = {i: own for i, (own, group) in enumerate(pairs) if _has_nothing_new(own, group)}
     saved = next((group for i, group in enumerate(groups) if i not in lacking), {})
@@ -81,7 +82,7 @@ def _complete(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any
         for i, own in lacking.items():
             record = saved["record"] if own["norm_scope"] == "global" else new_record(own)
             groups[i] = {**own, **groups[i], "training": saved["training"], "record": record}
-    return {**state_dict, "param_groups": groups} if groups else state_dict
+    return {**state_dict, "param_groups": groups}
 
 
 def _has_nothing_new(own: dict[str, Any], group: dict[str, Any]) -> bool:
@@ -93,47 +94,90 @@ def _has_nothing_new(own: dict[str, Any], group: dict[str, Any]) -> bool:
     return same and torch.equal(group["record"].cpu(), own["record"].cpu())
 
 
-def _refuse_checkpoint(
-    optimizer: Optimizer, state_dict: dict[str, Any], check: Callable[[dict[str, Any]], None]
-) -> None:
-    """Raise, before anything changes, for a state_dict that this optimizer cannot continue. `check` checks settings."""
+def _refuse_other_dicts(state_dict: dict[str, Any]) -> None:
+    """Raise for a state_dict that does not have the structure of torch.optim's."""
     if not {"state", "param_groups"} <= set(state_dict):
         raise ValueError(
             f"a state_dict has state and param_groups, this one has {', '.join(map(str, state_dict)) or 'nothing'}"
         )
+    states, groups = state_dict["state"], state_dict["param_groups"]
+    if not isinstance(states, Mapping):
+        raise ValueError(f"state must be a dict, got {states!r}. {UNCHANGED}")
+    if not isinstance(groups, list) or not all(isinstance(group, Mapping) and "params" in group for group in groups):
+        raise ValueError(f"param_groups must be a list of dicts that have params, got {groups!r}. {UNCHANGED}")
+
+
+def _refuse_checkpoint(
+    optimizer: Optimizer, state_dict: dict[str, Any], check: Callable[[dict[str, Any]], None]
+) -> None:
+    """Raise, before anything changes, for a state_dict that this optimizer cannot continue. `check` checks settings."""
     groups = state_dict["param_groups"]
     for i, group in enumerate(groups):
         if missing := [name for name in ("beta", "norm_power", "training", "record") if name not in group]:
             raise ValueError(f"this state_dict is not Adam⁺'s: its group {i} has no {', '.join(missing)}. {INSTEAD}")
-        if torch.as_tensor(group["record"]).shape != (4,):  # a kernel would write past it
+        record = group["record"]
+        if not (isinstance(record, Tensor) and record.is_floating_point() and record.shape == (4,)):
+            # a kernel would write past a shorter one
             raise ValueError(
-                f"record of group {i} must be ‖z‖, η, Σ‖z‖ and the number of steps, got {group['record']!r}"
+                f"record of group {i} must be ‖z‖, η, Σ‖z‖ and the number of steps, got {record!r}. {UNCHANGED}"
             )
+        if not isinstance(group["training"], bool):
+            raise ValueError(f"training of group {i} must be True or False, got {group['training']!r}. {UNCHANGED}")
         check({**optimizer.defaults, **group, **{name: optimizer.defaults[name] for name in EXECUTION}})
     if len({group["training"] for group in groups}) > 1:
         raise ValueError("this state_dict has groups in train mode and groups in eval mode: save them in one mode")
     ids = [i for group in groups for i in group["params"]]
     params = [p for group in optimizer.param_groups for p in group["params"]]
     for i, p in zip(ids, params, strict=False):  # torch raises if their numbers differ
-        state = state_dict["state"].get(i)
-        if not state:
-            continue
-        if set(state) != set(STATE) or not all(isinstance(value, Tensor) for value in state.values()):
-            raise ValueError(
-                f"this state_dict is not Adam⁺'s: parameter {i} has the state {', '.join(state)}, "
-                f"not {', '.join(STATE)}. {INSTEAD}"
-            )
-        if state["z"].shape != p.shape:
-            raise ValueError(
-                f"parameter {i} has shape {tuple(p.shape)}, its z in this state_dict {tuple(state['z'].shape)}: "
-                "build the optimizer over the same parameters, in the same order, as when it was saved"
-            )
-        if is_sharded(state["z"]) != is_sharded(p):
-            raise ValueError(
-                f"parameter {i} is {'sharded' if is_sharded(p) else 'whole'}, its z in this state_dict "
-                "is not: load it by set_optimizer_state_dict of torch.distributed.checkpoint.state_dict, "
-                "with full_state_dict=True in its options if z is whole"
-            )
+        if i in state_dict["state"]:
+            _refuse_state(i, p, state_dict["state"][i])
+
+
+def _refuse_state(i: Any, p: Tensor, state: Any) -> None:
+    """Raise for a state that parameter p, number i of the state_dict, cannot continue."""
+    if not isinstance(state, Mapping):
+        raise ValueError(f"the state of parameter {i} must be a dict, got {state!r}. {UNCHANGED}")
+    if not state:
+        return
+    if set(state) != set(STATE):
+        raise ValueError(
+            f"this state_dict is not Adam⁺'s: parameter {i} has the state {', '.join(map(str, state))}, "
+            f"not {', '.join(STATE)}. {INSTEAD}"
+        )
+    z, step = state["z"], state["step"]
+    if isinstance(z, Tensor) and z.shape != p.shape:
+        raise ValueError(
+            f"parameter {i} has shape {tuple(p.shape)}, its z in this state_dict {tuple(z.shape)}: "
+            "build the optimizer over the same parameters, in the same order, as when it was saved"
+        )
+    for name in STATE:
+        _refuse_value(f"{name} of parameter {i}", state[name], p if name == "z" else None)
+    count = 0.0 if step.is_meta else step.item()
+    if not (count >= 0 and count.is_integer()):
+        raise ValueError(f"step of parameter {i} must be a whole number of at least 0, got {count}. {UNCHANGED}")
+    if is_sharded(z) != is_sharded(p):
+        raise ValueError(
+            f"parameter {i} is {'sharded' if is_sharded(p) else 'whole'}, its z in this state_dict "
+            "is not: load it by set_optimizer_state_dict of torch.distributed.checkpoint.state_dict, "
+            "with full_state_dict=True in its options if z is whole"
+        )
+
+
+def _refuse_value(name: str, value: Any, p: Tensor | None) -> None:
+    """Raise unless a value is a dense tensor of numbers like p, or a real scalar if p is None."""
+    is_complex, shape = (False, ()) if p is None else (p.is_complex(), tuple(p.shape))
+    if not isinstance(value, Tensor):
+        given = repr(value)
+    elif value.layout != torch.strided:
+        given = f"a {value.layout} tensor"
+    elif (
+        value.dtype.to_real() not in _settings.STATE_DTYPES or value.is_complex() != is_complex or value.shape != shape
+    ):
+        given = f"{value.dtype} of shape {tuple(value.shape)}"
+    else:
+        return
+    kind = "complex" if is_complex else "floating-point"
+    raise ValueError(f"{name} must be a tensor of a {kind} dtype and shape {shape}, got {given}. {UNCHANGED}")
 
 
 @contextmanager
@@ -148,6 +192,7 @@ def loading(optimizer: Any, check: Callable[[dict[str, Any]], None]) -> Iterator
     saved: dict[str, Any] = {}
 
     def prepare(_: Any, candidate: dict[str, Any]) -> dict[str, Any]:
+        _refuse_other_dicts(candidate)
         candidate = _complete(optimizer, candidate)
         _refuse_checkpoint(optimizer, candidate, check)
         saved.update(candidate)

@@ -43,6 +43,8 @@ class Switchable(Optimizer):
             >>> optimizer.eval().training, optimizer.train().training
             (False, True)
         """
+        if not isinstance(mode, bool):
+            raise ValueError(f"mode must be True or False, got {mode!r}")
         if mode != self.training:
             self._refuse_torn_state()
             self._move(-1 if mode else +1)
