@@ -16,6 +16,7 @@ library fills the same two methods, each with one pass over memory. The Triton k
 (`_execution/fused`), under the same names. Tests compare all of them with `_reference.py`.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -189,17 +190,18 @@ def per_tensor(value: Tensor, part: Part) -> list[Tensor]:
 
 
 def _denominator(norm: Tensor, group: dict[str, Any]) -> Tensor:
-    """max(‖z‖^p, ε₀). If both are 0, z is 0 and any finite η is right."""
+    """max(‖z‖^p, ε₀). If both are 0, z is 0 and any finite η is right. If ‖z‖ is inf, η is NaN: 0 would hide it."""
     denominator = norm.pow(group["norm_power"]).clamp(min=group["eps"])
+    denominator = denominator.masked_fill(denominator == math.inf, math.nan)
     return denominator if group["eps"] > 0 else denominator.masked_fill(denominator == 0, 1.0)
 
 
 def _record(group: dict[str, Any], norm: Tensor, eta: Tensor, surely_steps: bool) -> None:
     """Update what `stats()` reads: ‖z‖, η, Σ‖z‖ and the number of steps, all on the device.
 
-    A rank without gradients cannot know whether other ranks take a step. It counts one if the norm is above 0.
+    A rank without gradients cannot know whether other ranks take a step. It counts one if the norm is not 0.
     """
     if norm.ndim:  # one η for each tensor: report the largest, and the norm over the group
         norm, eta = torch.linalg.vector_norm(norm), eta.amax()
     record = group["record"]
-    record.copy_(torch.stack([norm, eta, record[2] + norm, record[3] + (1 if surely_steps else norm > 0)]).detach())
+    record.copy_(torch.stack([norm, eta, record[2] + norm, record[3] + (1 if surely_steps else norm != 0)]).detach())

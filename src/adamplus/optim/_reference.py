@@ -1,5 +1,6 @@
 """Algorithm 1 as printed in the paper, with w, ŵ and z all stored. Other implementations are tested against it."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -111,7 +112,8 @@ class AdamPlusReference(Optimizer):
         for (_, group, p), norm in zip(moving, norms, strict=True):
             state, alpha, beta = self.state[p], float(group["lr"]), float(group["beta"])
             denominator = max(norm ** group["norm_power"], group["eps"])
-            eta = alpha * beta ** group["beta_power"] / denominator if denominator > 0 else 0.0  # line 7
+            eta = alpha * beta ** group["beta_power"] / denominator if denominator != 0 else 0.0  # line 7
+            eta = eta if math.isfinite(denominator) else math.nan  # the paper knows no inf, and 0 would hide it
             w, z = state["w"], state["z"]
             if group["decoupled_weight_decay"]:
                 w = (1 - alpha * group["weight_decay"]) * w

@@ -225,7 +225,7 @@ def step_sizes(
 
 @triton.jit
 def _eta(settings, group, norm):
-    """Line 7: η_t = α β^a / max(‖z_t‖^p, ε₀). If the denominator is 0, z is 0 and any η is right."""
+    """Line 7: η_t = α β^a / max(‖z_t‖^p, ε₀). If that is 0, z is 0 and any η is right. If it is inf, η is NaN."""
     lr = tl.load(settings + group * SETTINGS + LR)
     beta = tl.load(settings + group * SETTINGS + BETA)
     beta_power = tl.load(settings + group * SETTINGS + BETA_POWER)
@@ -233,6 +233,7 @@ def _eta(settings, group, norm):
     eps = tl.load(settings + group * SETTINGS + EPS)
     power = _power(norm, norm_power)
     denominator = tl.where(power < eps, eps, power)
+    denominator = tl.where(denominator == float("inf"), float("nan"), denominator)
     return lr * _power(beta, beta_power) / tl.where(denominator == 0.0, 1.0, denominator)
 
 
