@@ -7,6 +7,7 @@ from typing import Any
 import hypothesis.strategies as st
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from adamplus import NIGT, AdamPlus, AdamPlusReference, NAdamPlus
 
@@ -102,6 +103,15 @@ def allocations(function: Callable[[], Any]) -> list[int]:
         function()
     events: Any = profile.profiler.kineto_results.events()  # pyright: ignore[reportOptionalMemberAccess]
     return [e.nbytes() for e in events if e.name() == "[memory]" and e.nbytes() > 0]
+
+
+class NoHostRead(TorchDispatchMode):
+    """Raise if a tensor's value is read by `.item()`, `float()`, `if` or `print`."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            raise AssertionError("the host read a value")
+        return func(*args, **(kwargs or {}))
 
 
 LAYOUTS = ["scalar", "empty", "vector", "matrix", "transposed", "strided", "channels last", "complex"]

@@ -24,6 +24,7 @@ SIGNATURE = {
     "process_group": None,
     "state_dtype": None,
     "stochastic_rounding": False,
+    "skip_nonfinite": False,
 }
 
 

@@ -128,6 +128,43 @@ def test_no_step_waits_for_the_device():
     assert optimizer.stats().step == 4
 
 
+@pytest.mark.parametrize("execution", [{"fused": True}, {"foreach": True}, {"foreach": True, "capturable": True}])
+def test_skipped_steps_do_not_wait_for_the_device(execution: dict[str, Any]):
+    skipping, twin = AdamPlus(made(), skip_nonfinite=True, **execution), AdamPlus(made(), **execution)
+    for i in range(6):
+        grads = gradients(i)
+        if i in (0, 3):
+            grads[0].view(-1)[0] = float("inf")
+        give(skipping, grads)
+        torch.cuda.set_sync_debug_mode("error" if i > 1 else "default")
+        try:
+            skipping.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        if i not in (0, 3):
+            give(twin, grads)
+            twin.step()
+    assert difference(values(skipping), values(twin)) <= 1e-6  # β is a tensor for the one, and a number for the other
+    assert skipping.stats() == pytest.approx(twin.stats()._replace(skipped=2), rel=1e-6)
+
+
+def test_a_captured_step_is_skipped_at_replay():
+    optimizer = AdamPlus(made(), fused=True, skip_nonfinite=True)
+    give(optimizer, gradients(0))
+    static = [p.grad for p in params(optimizer)]
+    graph = captured(optimizer, optimizer.step)
+    before = optimizer.stats()
+    for i in range(1, 5):
+        for own, new in zip(static, gradients(i), strict=True):
+            own.copy_(new)  # pyright: ignore[reportOptionalMemberAccess]
+        if i % 2:
+            static[0].fill_(float("nan"))  # pyright: ignore[reportOptionalMemberAccess]
+        points = values(optimizer)
+        graph.replay()
+        assert (difference(values(optimizer), points) == 0) == bool(i % 2)
+    assert (optimizer.stats().step, optimizer.stats().skipped) == (before.step + 2, before.skipped + 2)
+
+
 def test_an_optimizer_may_be_older_than_its_parameters_move_to_the_gpu():
     model = nn.Linear(5, 3)
     optimizer = AdamPlus(model.parameters())

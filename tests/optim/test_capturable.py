@@ -4,23 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from cases import small_model, train, values
+from cases import NoHostRead, small_model, train, values
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from adamplus import AdamPlus
 from adamplus.optim._norm import combine
-
-
-class NoHostRead(TorchDispatchMode):
-    """Raise if a tensor's value is read by `.item()`, `float()`, `if` or `print`."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten._local_scalar_dense.default:
-            raise AssertionError("the host read a value")
-        return func(*args, **(kwargs or {}))
-
 
 SETTINGS: list[dict[str, Any]] = [
     {},

@@ -80,7 +80,7 @@ def test_reading_the_state_of_a_fresh_optimizer_changes_nothing(name: str, mode:
     assert set(asked["state"]) == {name for name, _ in model.named_parameters()}
     assert optimizer.training == (mode == "train")
     assert all(torch.equal(a, b) for a, b in zip(before, values(optimizer), strict=True))
-    assert optimizer.stats() == (0, 0.0, 0.0, 0.0)
+    assert optimizer.stats() == (0, 0.0, 0.0, 0.0, 0)
     assert not any(value.any() for state in optimizer.state.values() for value in state.values())
     model.train()
     train(model, optimizer, range(3))

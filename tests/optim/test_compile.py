@@ -17,6 +17,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "decoupled, tensor scope": {"weight_decay": 0.01, "decoupled_weight_decay": True, "norm_scope": "tensor"},
     "plain": {"foreach": False},
     "capturable": {"capturable": True},
+    "skipping": {"skip_nonfinite": True, "weight_decay": 0.01},
     "fused": {"fused": True, "weight_decay": 0.01},
     "fused, tensor scope": {
         "fused": True,
@@ -78,6 +79,22 @@ def test_a_compiled_step_is_the_same_step(setting: str, kind: str, compilations:
     compiled.eval()
     optimizer.eval()
     assert difference(values(compiled), values(optimizer)) <= 2e-6
+
+
+def test_a_compiled_step_is_skipped_in_the_graph():
+    """By inductor's kernels too, with 0-dim float64 scalars and no break in the graph."""
+    ps = [nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in ((3, 2), (), (5,))]
+    optimizer = AdamPlus(ps, weight_decay=0.01, skip_nonfinite=True)
+    step = torch.compile(optimizer.step, fullgraph=True)
+    for bad in (torch.nan, None, torch.inf, None):
+        for p in ps:
+            p.grad = torch.randn_like(p) if bad is None else torch.full_like(p, bad)
+        before = [*values(optimizer), *(t.clone() for s in optimizer.state.values() for t in s.values())]
+        step()
+        now = [*values(optimizer), *(t for s in optimizer.state.values() for t in s.values())]
+        if before[3:] and bad is not None:
+            assert all(torch.equal(a, b) for a, b in zip(before, now, strict=True))
+    assert optimizer.stats()[::4] == (2, 2)
 
 
 @pytest.mark.parametrize("name", FAMILY)

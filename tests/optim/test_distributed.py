@@ -46,7 +46,7 @@ def one_rank():
      pytest.param("compiled", marks=pytest.mark.slow),
      "zero_redundancy one_small_message rounding_at_random gradients_on_some_ranks a_warm_up_from_nothing "
      "replicas_of_a_tensor_parallel_model "
-     "fused_before_anything_global_has_state no_rank_has_gradients flat_parameters"],
+     "skipped_steps fused_before_anything_global_has_state no_rank_has_gradients flat_parameters"],
 )  # fmt: skip
 def test_every_split_takes_the_steps_of_one_process(splits: str, processes: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STEPS", "10" if processes == 2 else "50")  # w is compared every ten steps

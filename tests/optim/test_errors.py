@@ -235,7 +235,10 @@ def drop_group(state_dict: dict[str, Any]) -> None:
         (reshape_z, r"parameter 0 has shape \(8, 6\), its z in this state_dict \(7,\)"),
         (mix_modes, "groups in train mode and groups in eval mode"),
         (break_beta, r"beta must be in \(0, 1\], got -1.0"),
-        (shorten_record, "record of group 1 must be ‖z‖, η, Σ‖z‖ and the number of steps, got tensor"),
+        (
+            shorten_record,
+            "record of group 1 must be ‖z‖, η, Σ‖z‖ and the numbers of steps and of skipped ones, got tensor",
+        ),
         (empty, "a state_dict has state and param_groups, this one has nothing"),
         (drop_group, "different number of parameter groups"),
         (
@@ -495,7 +498,9 @@ def test_follow_wants_a_model_that_it_knows():
         optimizer.follow(small_model())
 
 
-@pytest.mark.parametrize("name", ["foreach", "fused", "capturable", "differentiable", "stochastic_rounding"])
+@pytest.mark.parametrize(
+    "name", ["foreach", "fused", "capturable", "differentiable", "stochastic_rounding", "skip_nonfinite"]
+)
 def test_flags_are_flags(name: str):
     with pytest.raises(TypeError, match=f"{name} must be True.* or False, got 'no'"):
         AdamPlus([nn.Parameter(torch.ones(2))], **{name: "no"})  # pyright: ignore[reportArgumentType]

@@ -20,7 +20,7 @@ from ._state import new_record, new_states, refuse_dtype, separate, suit
 
 
 class Stats(NamedTuple):
-    """What `AdamPlus.stats()` returns: the norm, the step size and the number of steps."""
+    """What `AdamPlus.stats()` returns: the norm, the step size and the numbers of steps."""
 
     step: int
     """Number of steps taken. A parameter misses those for which it has no gradient."""
@@ -30,6 +30,8 @@ class Stats(NamedTuple):
     """η, the size of the last step."""
     norm_sum: float
     """Σ‖z‖ over all steps, the sum in Theorem 1."""
+    skipped: int = 0
+    """Number of steps that `skip_nonfinite=True` skipped. They count in nothing else."""
 
 
 class AdamPlus(Switchable):
@@ -69,6 +71,9 @@ class AdamPlus(Switchable):
         state_dtype: dtype of z. Default: the parameter's, or float32 for 16-bit parameters.
         stochastic_rounding: round bfloat16 parameters up or down at random, with probability proportional to
             proximity, so that steps smaller than their rounding are not lost. Repeating a step repeats its rounding.
+        skip_nonfinite: skip a step if any gradient contains inf or NaN: it changes nothing, in no group and on no
+            rank, and is counted in `stats().skipped`. On an accelerator, the host does not wait to know. Default: the
+            step makes η NaN, and with it every parameter in the norm's scope.
 
     Example:
         >>> model = torch.nn.Linear(3, 1)
@@ -107,6 +112,7 @@ class AdamPlus(Switchable):
         process_group: ProcessGroup | None = None,
         state_dtype: torch.dtype | None = None,
         stochastic_rounding: bool = False,
+        skip_nonfinite: bool = False,
     ) -> None:
         defaults: dict[str, Any] = {
             "lr": lr,
@@ -124,6 +130,7 @@ class AdamPlus(Switchable):
             "norm_scope": norm_scope,
             "state_dtype": state_dtype,
             "stochastic_rounding": stochastic_rounding,
+            "skip_nonfinite": skip_nonfinite,
         }
         self._check(defaults)
         refuse_process_group(process_group)
@@ -159,8 +166,9 @@ class AdamPlus(Switchable):
             param_group = dict(param_group)  # the caller's dictionary may go to another optimizer, too
             settings = {**self.defaults, **param_group}
             self._check(settings)
-            if settings["differentiable"] != self.defaults["differentiable"]:
-                raise ValueError("differentiable is one for all groups: pass it to the optimizer")
+            for name in ("differentiable", "skip_nonfinite"):
+                if settings[name] != self.defaults[name]:
+                    raise ValueError(f"{name} is one for all groups: pass it to the optimizer")
             if "process_group" in param_group:
                 raise ValueError("process_group is one for all groups: pass it to the optimizer")
             if self.process_group is not None and settings["norm_scope"] != "global":
@@ -345,7 +353,7 @@ class AdamPlus(Switchable):
             self._refuse_overwritten_mode()
 
     def stats(self, group: int = 0) -> Stats:
-        """Return the norm, the step size and the number of steps. On an accelerator, this waits for the device.
+        """Return the norm, the step size and the numbers of steps. On an accelerator, this waits for the device.
 
         Args:
             group: index of the group to report. With `norm_scope="global"`, all groups have the same ‖z‖. With
@@ -357,10 +365,10 @@ class AdamPlus(Switchable):
             >>> w.grad = torch.tensor([4.0, 0.0])
             >>> optimizer.step()
             >>> optimizer.stats()                  # η = 0.1 · 0.5 / √4
-            Stats(step=1, norm=4.0, eta=0.025, norm_sum=4.0)
+            Stats(step=1, norm=4.0, eta=0.025, norm_sum=4.0, skipped=0)
         """
-        norm, eta, norm_sum, step = self.param_groups[group]["record"].tolist()
-        return Stats(int(step), norm, eta, norm_sum)
+        norm, eta, norm_sum, step, skipped = self.param_groups[group]["record"].tolist()
+        return Stats(int(step), norm, eta, norm_sum, int(skipped))
 
     def state_dict(self) -> dict[str, Any]:
         """Return z, offset and step of each parameter, the groups' settings, the mode and the sums of norms."""

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._norm import scope_norms
+from ._norm import not_finite, scalar_dtype, scope_norms
 from ._ranks import Joint
 
 Seeds = list[Tensor] | None
@@ -64,6 +64,8 @@ class Part:
     seeds: Seeds = None
     w: list[Tensor] = field(default_factory=list)
     norms: Tensor = field(default_factory=Tensor)
+    skip: Tensor | None = None
+    """Flag: the step changes nothing if it is set. None if the step is sure to be taken."""
     written: bool = False
     """Whether the step has begun to write: an error after this leaves parameters that have half moved."""
 
@@ -86,20 +88,33 @@ class Group:
     parts: list[Part]
 
 
-def adam_plus(groups: Sequence[Group], joint: Joint | None = None) -> None:
-    """Take one step of Algorithm 1 for all groups together. Line numbers are the paper's."""
+def adam_plus(
+    groups: Sequence[Group], joint: Joint | None = None, skips: bool = False, on_host: bool = False
+) -> Tensor | None:
+    """Take one step of Algorithm 1 for all groups together. Line numbers are the paper's.
+
+    If it `skips` steps whose ‖z‖ is not finite, return the flag of that, or None if the host knows that it is not set.
+    """
     for group in groups:
         lr, beta = scalar(group.settings, "lr"), scalar(group.settings, "beta")
         for x in group.parts:
             x.norms = x.run.first(x, group.settings, lr, beta)
-    for group, norm in zip(groups, scope_norms(groups, joint), strict=True):
+    norms, known = scope_norms(groups, joint)
+    skip = not_finite(known) if skips else None
+    if skip is not None and on_host:
+        if skip.item():
+            return skip
+        skip = None
+    for group, norm in zip(groups, norms, strict=True):
         lr, beta = scalar(group.settings, "lr"), scalar(group.settings, "beta")
         # line 7: η_t = α β^a / max(‖z_t‖^p, ε₀)
         eta = lr * beta ** group.settings["beta_power"] / _denominator(norm, group.settings)
         rate, offset = eta / beta, eta * (1 / beta - 1)
         for x in group.parts:
+            x.skip = skip
             x.run.second(x, rate, offset)
-        _record(group.settings, norm, eta, surely_steps=joint is None or bool(group.parts))
+        _record(group.settings, norm, eta, joint is None or bool(group.parts), skip)
+    return skip
 
 
 class ListExecution(Execution):
@@ -175,6 +190,8 @@ def scalar(group: dict[str, Any], name: str) -> float | Tensor:
 def gradient_weights(steps: list[Tensor], beta: float | Tensor, capturable: bool) -> list[float | Tensor]:
     """Weight of each gradient: β, but 1 at a parameter's first step, because z_0 = g_0 (line 5)."""
     if capturable or torch.compiler.is_compiling() or not all(step.is_cpu for step in steps):
+        if not isinstance(beta, Tensor):  # of two numbers, torch.where would make a float32
+            beta = torch.full((), beta, dtype=scalar_dtype(steps[0].device), device=steps[0].device)
         return [torch.where(step == 0, 1.0, beta) for step in steps]
     return [beta if step.item() else 1.0 for step in steps]  # the count is on the host then
 
@@ -196,7 +213,7 @@ def _denominator(norm: Tensor, group: dict[str, Any]) -> Tensor:
     return denominator if group["eps"] > 0 else denominator.masked_fill(denominator == 0, 1.0)
 
 
-def _record(group: dict[str, Any], norm: Tensor, eta: Tensor, surely_steps: bool) -> None:
+def _record(group: dict[str, Any], norm: Tensor, eta: Tensor, surely_steps: bool, skip: Tensor | None) -> None:
     """Update what `stats()` reads: ‖z‖, η, Σ‖z‖ and the number of steps, all on the device.
 
     A rank without gradients cannot know whether other ranks take a step. It counts one if the norm is not 0.
@@ -204,4 +221,6 @@ def _record(group: dict[str, Any], norm: Tensor, eta: Tensor, surely_steps: bool
     if norm.ndim:  # one η for each tensor: report the largest, and the norm over the group
         norm, eta = torch.linalg.vector_norm(norm), eta.amax()
     record = group["record"]
-    record.copy_(torch.stack([norm, eta, record[2] + norm, record[3] + (1 if surely_steps else norm != 0)]).detach())
+    steps = record[3] + (1 if surely_steps else norm != 0)
+    new = torch.stack([norm, eta, record[2] + norm, steps, record[4]]).detach()
+    record.copy_(new if skip is None else torch.where(skip.to(record.device), record, new))

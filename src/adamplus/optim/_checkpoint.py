@@ -12,11 +12,10 @@ from torch.optim import Optimizer
 
 from . import _settings
 from ._layout import is_sharded
-from ._norm import scalar_dtype
-from ._state import home_of, new_record, offset_dtype, step_device, together
+from ._state import new_record, offset_dtype, step_device, together
 
 STATE = ("z", "offset", "step")
-EXECUTION = ("foreach", "fused", "capturable", "differentiable")
+EXECUTION = ("foreach", "fused", "capturable", "differentiable", "skip_nonfinite")
 NAMES: dict[Any, Any] = {dtype: str(dtype) for dtype in _settings.STATE_DTYPES}
 INSTEAD = "Load it into the optimizer that wrote it, and start Adam⁺ from the model alone"
 UNCHANGED = "Load what state_dict() returned, unchanged"
@@ -57,9 +56,10 @@ def _restore_state(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     for group in optimizer.param_groups:
         for name, value in optimizer.defaults.items():
             group.setdefault(name, value)
-        device = home_of(group)
-        # A copy: groups that were one when they were saved would count into one record.
-        group["record"] = group["record"].to(device, scalar_dtype(device), copy=True)
+        # A copy: groups that were one when they were saved would count into one record. Records that were saved before
+        # steps could be skipped are one number shorter.
+        saved_record, group["record"] = group["record"], new_record(group)
+        group["record"][: len(saved_record)].copy_(saved_record)
 
 
 def dtypes_by_name(groups: list[dict[str, Any]], back: bool = False) -> list[dict[str, Any]]:
@@ -116,10 +116,11 @@ def _refuse_checkpoint(
         if missing := [name for name in ("beta", "norm_power", "training", "record") if name not in group]:
             raise ValueError(f"this state_dict is not Adam⁺'s: its group {i} has no {', '.join(missing)}. {INSTEAD}")
         record = group["record"]
-        if not (isinstance(record, Tensor) and record.is_floating_point() and record.shape == (4,)):
+        if not (isinstance(record, Tensor) and record.is_floating_point() and record.shape in ((4,), (5,))):
             # a kernel would write past a shorter one
             raise ValueError(
-                f"record of group {i} must be ‖z‖, η, Σ‖z‖ and the number of steps, got {record!r}. {UNCHANGED}"
+                f"record of group {i} must be ‖z‖, η, Σ‖z‖ and the numbers of steps and of skipped ones, "
+                f"got {record!r}. {UNCHANGED}"
             )
         if not isinstance(group["training"], bool):
             raise ValueError(f"training of group {i} must be True or False, got {group['training']!r}. {UNCHANGED}")

@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     process_group: ProcessGroup | None
     state_dtype: torch.dtype | None
     stochastic_rounding: bool
+    skip_nonfinite: bool
 
 
 class NAdamPlus(AdamPlus):

@@ -14,21 +14,30 @@ if TYPE_CHECKING:
     from ._algorithm import Group
 
 
-def scope_norms(groups: Sequence["Group"], joint: Joint | None = None) -> list[Tensor]:
-    """Norm that divides the step of each group: a scalar, or with `norm_scope="tensor"` one for each tensor."""
+def scope_norms(groups: Sequence["Group"], joint: Joint | None = None) -> tuple[list[Tensor], list[Tensor]]:
+    """Norm that divides the step of each group: a scalar, or with `norm_scope="tensor"` one for each tensor.
+
+    And what shows, alike on all ranks, whether any norm is not finite: all norms, or their squares.
+    """
     if joint is not None:
         return _joint_norms(groups, joint)
     tensor_norms = [_in_order(group) for group in groups]
     homes = [group.settings["record"] for group in groups]
     scopes = [group.settings["norm_scope"] for group in groups]
     everything = combine([n for scope, ns in zip(scopes, tensor_norms, strict=True) if scope == "global" for n in ns])
-    return [
+    found = [
         everything.to(home) if scope == "global" else combine(ns).to(home) if scope == "group" else _join(ns, home)
         for scope, ns, home in zip(scopes, tensor_norms, homes, strict=True)
     ]
+    return found, found
 
 
-def _joint_norms(groups: Sequence["Group"], joint: Joint) -> list[Tensor]:
+def not_finite(norms: list[Tensor]) -> Tensor:
+    """Flag: whether any norm is inf or NaN."""
+    return torch.stack([norm.sum().to(norms[0].device) for norm in norms]).sum().isfinite().logical_not()
+
+
+def _joint_norms(groups: Sequence["Group"], joint: Joint) -> tuple[list[Tensor], list[Tensor]]:
     """The same if ranks have a part of the parameters each: the squares of all ranks are summed."""
     squares: dict[Scope, Tensor] = {}
     for group in groups:
@@ -47,7 +56,7 @@ def _joint_norms(groups: Sequence["Group"], joint: Joint) -> list[Tensor]:
         rows = [scope(group.settings, group.number, j) for j in (group.numbers if _is_per_tensor(group) else (-1,))]
         norms = torch.stack([totals[key].to(home) for key in rows]).sqrt()
         found.append(norms if _is_per_tensor(group) else norms[0])
-    return found
+    return found, list(totals.values())
 
 
 def _is_per_tensor(group: "Group") -> bool:

@@ -57,7 +57,7 @@ def check_number(name: str, value: float) -> None:
 
 def check_execution(settings: dict[str, Any]) -> None:
     """Raise for a setting of how the step is executed."""
-    for name in ("foreach", "fused", "capturable", "differentiable", "stochastic_rounding"):
+    for name in ("foreach", "fused", "capturable", "differentiable", "stochastic_rounding", "skip_nonfinite"):
         _check_flag(name, settings[name], or_none=name in ("foreach", "fused"))
     if settings["fused"] and settings["foreach"]:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together: leave one of them None")

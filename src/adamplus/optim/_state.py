@@ -1,5 +1,6 @@
 """State of an optimizer: z, offset and step of each parameter, and the record of norms of each group."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -84,9 +85,15 @@ def same_layout(a: Tensor, b: Tensor) -> bool:
 
 
 def new_record(group: dict[str, Any]) -> Tensor:
-    """Record of a group before its first step: ‖z‖, η, Σ‖z‖ and the number of steps, on the group's device."""
+    """Record of a group before its first step, on its device: ‖z‖, η, Σ‖z‖, steps taken, and steps skipped."""
     device = home_of(group)
-    return torch.zeros(4, dtype=scalar_dtype(device), device=device)
+    return torch.zeros(5, dtype=scalar_dtype(device), device=device)
+
+
+def count_skipped(records: Iterable[Tensor], skipped: Tensor) -> None:
+    """Count a step in the records of all groups if the flag says that it is skipped."""
+    for record in records:
+        record[4:].add_(skipped.to(record))
 
 
 def offset_dtype(p: Tensor) -> torch.dtype:
@@ -96,7 +103,9 @@ def offset_dtype(p: Tensor) -> torch.dtype:
 
 def step_device(p: Tensor, group: dict[str, Any]) -> torch.device:
     """Device of a parameter's step count."""
-    return p.device if group["capturable"] or group["fused"] else torch.device("cpu")
+    # With skip_nonfinite, only the device knows which steps are taken.
+    on_device = group["capturable"] or group["fused"] or group["skip_nonfinite"]
+    return p.device if on_device else torch.device("cpu")
 
 
 def home_of(group: dict[str, Any]) -> torch.device:

@@ -440,6 +440,51 @@ def rounding_at_random() -> None:
         assert 0.99 < float(rows[0].float().mean()) < 1.0
 
 
+def skipped_steps() -> None:
+    """If one shard of one rank has an inf or NaN, no rank takes the step, and every rank counts it."""
+    mesh = init_device_mesh("cpu", (WORLD,))
+    square = init_device_mesh("cpu", (WORLD // 2, 2))
+    placed: list[Any] = [(mesh, [Shard(0)]), (square, [Replicate(), Shard(0)])]
+    torch.manual_seed(0)
+    values = [torch.randn(WORLD, 3), torch.randn(6), torch.randn(4)]
+    for scope, name in [(scope, name) for scope in ("global", "group", "tensor") for name in EXECUTIONS]:
+        if name == "fused" and scope != "global":
+            continue
+        shards: list[Any] = [distribute_tensor(v, *at) for v, at in zip(values, placed, strict=False)]
+        params = [nn.Parameter(t) for t in (*shards, values[2].clone())]
+        single = [nn.Parameter(v.clone()) for v in values]
+        options: dict[str, Any] = {"norm_scope": scope, **SETTINGS}
+        split = AdamPlus([{"params": [p]} for p in params], **options, **EXECUTIONS[name], skip_nonfinite=True)
+        alone = AdamPlus([{"params": [q]} for q in single], **options)
+        for step in range(7):
+            bad = {0: torch.nan, 3: torch.inf, 4: -torch.inf}.get(step)
+            for i, (p, q, g) in enumerate(zip(params, single, explicit(single, step), strict=True)):
+                q.grad, p.grad = g, like(p, g)
+                own: Any = p.grad
+                if bad is not None and i == step % 2 and RANK % 2 == 1:
+                    own._local_tensor.view(-1)[0] = bad
+                elif bad == torch.inf and i == step % 2:  # a rank without this gradient learns of it, too
+                    p.grad = None
+            before = [whole(p) for p in params]
+            split.step()
+            if bad is not None:
+                assert all(torch.equal(a, whole(b)) for a, b in zip(before, params, strict=True))
+            else:
+                alone.step()
+        assert_close([whole(p) for p in params], single, f"skipped steps, {scope}, {name}")
+        assert [split.stats(i)[::4] for i in range(3)] == [(alone.stats(i).step, 3) for i in range(3)], name
+    for name, execution in EXECUTIONS.items():  # only rank 0 has parameters
+        p = nn.Parameter(torch.ones(4))
+        optimizer = AdamPlus(
+            [p] if RANK == 0 else [{"params": []}], process_group=dist.group.WORLD, **execution, skip_nonfinite=True
+        )
+        for bad in (torch.nan, 1.0, torch.inf):
+            p.grad = torch.full((4,), bad)
+            optimizer.step()
+        assert optimizer.stats()[::4] == (1, 2), name
+        assert p.isfinite().all()
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     names = sys.argv[1:] or [
@@ -447,6 +492,7 @@ if __name__ == "__main__":
         "gradients_on_some_ranks", "a_warm_up_from_nothing", "replicas_of_a_tensor_parallel_model",
         "fused_before_anything_global_has_state", "no_rank_has_gradients",
         "flat_parameters", "zero_redundancy", "compiled", "one_small_message", "rounding_at_random",
+        "skipped_steps",
     ]  # fmt: skip
     for name in names:
         globals()[name]()

@@ -7,6 +7,7 @@ foreach         many tensors in one call, and C for those that the library takes
 native          both passes in C (native.c)
 differentiable  out of place, for autograd
 fused           Triton kernels
+skipping        steps that are skipped because ‖z‖ is not finite
 rounding        stochastic rounding to bfloat16
 """
 

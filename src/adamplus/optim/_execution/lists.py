@@ -10,9 +10,10 @@ from torch import Tensor
 from .._algorithm import Group, Part, adam_plus
 from .._layout import ALONE, ORDINARY, Share, local, local_gradient
 from .._ranks import Joint
-from .._state import refuse_other_data
+from .._state import count_skipped, refuse_other_data
 from .plain import Plain
 from .rounding import salt, seeds
+from .skipping import host_decides, skippable
 
 Groups = list[dict[str, Any]]
 """Parameter groups, as torch.optim has them."""
@@ -69,12 +70,20 @@ class Lists:
             for p, z in zip(columns.params, columns.zs, strict=True):
                 if p.shape != z.shape:
                     refuse_other_data(p, z)
-        if any(group.parts for group in groups) or gathered.joint is not None:
-            try:
-                adam_plus(groups, gathered.joint)
-            except Exception:
-                gathered.torn = any(part.written for group in groups for part in group.parts)
-                raise
+        if not any(group.parts for group in groups) and gathered.joint is None:
+            return groups
+        on_host = False
+        if skips := any(group["skip_nonfinite"] for group in gathered.groups):
+            on_host = host_decides(gathered.groups, chain(*(columns.params for columns in gathered.columns)))
+            for part in (part for group in groups for part in group.parts):
+                part.run = skippable(part.run, self.run, on_host)
+        try:
+            skip = adam_plus(groups, gathered.joint, skips, on_host)
+        except Exception:
+            gathered.torn = any(part.written for group in groups for part in group.parts)
+            raise
+        if skip is not None:
+            count_skipped((group["record"] for group in gathered.groups), skip)
         return groups
 
     def _groups(self, gathered: Gathered) -> list[Group]:

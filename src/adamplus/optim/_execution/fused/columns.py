@@ -62,3 +62,4 @@ class Record(NamedTuple):
     eta: float
     norm_sum: float
     steps: float
+    skipped: float

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..._algorithm import scalar
+from ..._state import count_skipped
 from ..lists import Gathered
 from .gradients import EMPTY, readable
 from .plan import settings
@@ -31,6 +32,7 @@ def fused_step(
     traits: list[int],
     scale: Tensor | None,
     found_inf: Tensor | None,
+    skips: bool,
 ) -> None:
     """Take a step. `places`: group and position of each parameter. `traits`: scope, coupling, noise of each group."""
     gradients = [_laid_out(g, p) for g, p in zip(gradients, params, strict=True)]
@@ -60,6 +62,9 @@ def fused_step(
     for number, (begin, end) in enumerate(tables.stages):
         tables.locate(begin, [gradients[i].data_ptr() or EMPTY for i in tables.order[begin:end]])
         tables.first(number, scale)
+    if skips:
+        found_inf, skipped = tables.skip(found_inf)
+        count_skipped(records, skipped)
     tables.step_sizes(found_inf)
     tables.second(scale, found_inf)
 
@@ -86,4 +91,5 @@ class FusedOperator:
         columns = [[tensor for own in gathered.columns for tensor in own[k]] for k in range(5)]
         records = [group["record"] for group in gathered.groups]
         table = torch.stack(values).view(len(gathered.groups), -1)
-        fused_step(*columns, records, table, places, traits, gathered.scale, gathered.found_inf)
+        skips = any(group["skip_nonfinite"] for group in gathered.groups)
+        fused_step(*columns, records, table, places, traits, gathered.scale, gathered.found_inf, skips)

@@ -17,7 +17,7 @@ from torch.autograd.graph import increment_version
 from ... import _settings
 from ..._layout import ALONE, ORDINARY, Share, is_sharded, local, local_gradient
 from ..._ranks import Joint
-from ..._state import scalar_dtype, suit, together
+from ..._state import count_skipped, scalar_dtype, suit, together
 from .. import lists
 from ..choice import capturing
 from . import tables
@@ -29,7 +29,7 @@ LOCAL = operator.attrgetter("_local_tensor")
 NUMBERS = operator.itemgetter(
     "lr", "beta", "beta_power", "norm_power", "eps", "weight_decay", "decoupled_weight_decay", "maximize"
 )
-PARAMS, RECORD = operator.itemgetter("params"), operator.itemgetter("record")
+PARAMS, RECORD, SKIPS = map(operator.itemgetter, ("params", "record", "skip_nonfinite"))
 
 
 class Placed:
@@ -117,6 +117,9 @@ class Plan:
                 return False
             if self.joint is not None:
                 self.tables.sum_over(self.joint)
+            if any(map(SKIPS, groups)):
+                found_inf, skipped = self.tables.skip(found_inf)
+                count_skipped(map(RECORD, groups), skipped)
             self.torn = True  # until both kernels are launched: the first of them writes offsets, the second ŵ
             self.tables.step_sizes(found_inf)
             self.tables.second(scale, found_inf)

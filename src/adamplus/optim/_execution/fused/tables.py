@@ -28,7 +28,7 @@ LARGE, HEAD = 1 << 25, 8
 TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 SCOPES = ("global", "group", "tensor")
 RATE, BETA = CoefficientColumns._fields.index("rate"), GroupColumns._fields.index("beta")
-NORM_SUM, STEPS = Record._fields.index("norm_sum"), Record._fields.index("steps")
+NORM_SUM, STEPS, SKIPPED = (Record._fields.index(name) for name in ("norm_sum", "steps", "skipped"))
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels on CPU tensors, for tests
 DIRECT = EARLY = triton.__version__.startswith("3.6.")  # the version in which both ways of launching were tested
 
@@ -203,6 +203,16 @@ class Tables:
             launched.append(_launch(kernels.first, count, WARPS, False, *arguments))
         self._remember(phase, launched)
 
+    def skip(self, found_inf: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Two flags after the first pass: of a step that must not happen, and of one that only its norm forbids.
+
+        A worker's squares are not finite if its gradients are not. GradScaler's own skipped steps count as its own.
+        """
+        skipped = self.partial.sum().isfinite().logical_not()
+        if found_inf is None:
+            return skipped.float(), skipped
+        return torch.maximum(skipped.float(), found_inf), skipped & (found_inf == 0)
+
     def step_sizes(self, found_inf: Tensor | None) -> None:
         """‖z‖ and η of each scope, in one kernel; offsets, step counts and records are updated."""
         phase = None if found_inf is not None else "step sizes"
@@ -276,7 +286,7 @@ class Tables:
         last = len(self.scope_norms) - (len(self.at) - end)  # these scopes are the last, one for each row
         norm = vector_norm(self.scope_norms[last - (end - begin) : last])
         eta = self.coefficients[begin:end, RATE].amax() * self.settings[g, BETA]
-        new = torch.stack([norm, eta, record[NORM_SUM] + norm, record[STEPS] + 1])
+        new = torch.stack([norm, eta, record[NORM_SUM] + norm, record[STEPS] + 1, record[SKIPPED]])
         record.copy_(new if found_inf is None else torch.where(found_inf == 0, new, record))
 
 
