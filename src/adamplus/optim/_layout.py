@@ -147,7 +147,7 @@ def _refuse_other_ranks(p: Any, larger: Any, what: str, process_group: Any) -> N
 def _description(groups: Groups) -> list[Any]:
     """What all ranks have in common if no process_group says that each has parts of its own."""
     return [
-        [group["norm_scope"]]
+        [group["norm_scope"], group["skip_nonfinite"]]
         + [
             (tuple(p.shape), p.dtype, (p.device_mesh.size(), p.placements) if is_sharded(p) else None)
             for p in group["params"]

@@ -100,7 +100,8 @@ class Joint:
         if layout:
             raise JointError(
                 f"the ranks {self.ranks} have different parameters in their param groups, so their parts do not make "
-                "up one model: give all ranks the same groups, norm_scope included, and change them on all ranks"
+                "up one model: give all ranks the same groups, norm_scope and skip_nonfinite included, and change them "
+                "on all ranks"
             )
 
     def _call_the_roll(self, layout: Layout) -> None:

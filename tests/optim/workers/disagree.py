@@ -175,6 +175,9 @@ def param_groups_that_differ() -> None:
             assert all(map(torch.equal, map(local, before), map(local, after))), name
             optimizer.eval()  # nothing was written, so nothing is torn
 
+        optimizer = AdamPlus([first, second], **execution, skip_nonfinite=RANK == 0)
+        expect("same groups, norm_scope and skip_nonfinite included", optimizer.step)
+
         for alike in (True, False):  # another parameter of the same shape cannot be seen in the layout
             optimizer = AdamPlus([first, second], **SETTINGS, **execution)
             optimizer.step()
