@@ -74,7 +74,7 @@ def check_execution(settings: dict[str, Any]) -> None:
 
 
 def _check_flag(name: str, value: Any, or_none: bool = False) -> None:
-    if value not in ((True, False, None) if or_none else (True, False)):
+    if not isinstance(value, bool) and not (or_none and value is None):
         raise TypeError(f"{name} must be True{' or None' * or_none} or False, got {value!r}")
 
 
@@ -89,4 +89,7 @@ def _number(name: str, value: Any) -> float:
 def _plain_number(name: str, value: Any, other: str = "") -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number{other}, got {value!r}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be finite, got an integer that no float can hold") from None
