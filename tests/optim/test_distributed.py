@@ -141,6 +141,17 @@ def test_a_fused_step_of_dtensors_needs_the_global_norm(one_rank: Any):
         AdamPlus([p], norm_scope="tensor", fused=True)
 
 
+def test_nothing_is_sent_where_no_message_can_be_read(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
+    """Under torch.compile and while a CUDA graph is captured, the layout is read and not compared with other ranks."""
+    monkeypatch.setattr(dist, "all_reduce", None)
+    groups = [{"params": [nn.Parameter(torch.ones(3))], "norm_scope": "global", "skip_nonfinite": False}]
+    joint = Joint(groups, one_rank)
+    joint.look(groups, one_rank, silently=True)
+    assert joint.is_for(groups, one_rank)
+    with pytest.raises(TypeError):
+        joint.look(groups, one_rank, silently=False)
+
+
 def test_a_message_is_on_a_device_on_which_its_group_can_sum(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
     """Parameters may be offloaded to the CPU while the group is one of GPUs."""
     joint = Joint([{"params": [], "norm_scope": "global"}], one_rank)

@@ -237,12 +237,13 @@ def copies_that_differ() -> None:
         nn.Parameter(distribute_tensor(torch.ones(4, 4), mesh, [Shard(0), Shard(1)])),
         nn.Parameter(distribute_tensor(expert.detach(), mesh["data"], [Shard(0)])),
     ]
+    for p in params:
+        p.grad = p.detach().clone()
     for execution in EXECUTIONS.values():
-        optimizer = AdamPlus(params, **SETTINGS, **execution)
-        for p in params:
-            p.grad = p.detach().clone()
-        with pytest.raises(RuntimeError, match=r"parameter 1 of group 0 .* not the same on"):
-            optimizer.step()
+        for group in (None, dist.group.WORLD):
+            optimizer = AdamPlus(params, **SETTINGS, **execution, process_group=group)
+            with pytest.raises(RuntimeError, match=r"parameter 1 of group 0 .* not the same on"):
+                optimizer.step()
 
 
 if __name__ == "__main__":
