@@ -31,6 +31,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "tensor": {"norm_scope": "tensor"},
     "large beta": {"beta": 0.9},
     "beta 1": {"beta": 1.0},
+    "gradients at w": {"lookahead": 0.0},
+    "one step ahead": {"lookahead": 1.0, "beta": 0.3},
+    "a step and a half": {"lookahead": 1.5, "norm_scope": "tensor"},
 }
 
 
@@ -150,6 +153,7 @@ settings = st.fixed_dictionaries(
         "maximize": st.booleans(),
         "norm_scope": st.sampled_from(["global", "group", "tensor"]),
         "eps": st.sampled_from([0.0, 1e-8, 1e-2]),
+        "lookahead": st.sampled_from([None, None, 0.0, 1.0, 2.5]),
     }
 )
 dtypes = st.sampled_from([torch.float64, torch.float32, torch.float32, torch.bfloat16, torch.float16])

@@ -13,6 +13,7 @@ SIGNATURE = {
     "beta_power": 1.0,
     "norm_power": 0.5,
     "eps": 1e-8,
+    "lookahead": None,
     "weight_decay": 0.0,
     "decoupled_weight_decay": False,
     "maximize": False,

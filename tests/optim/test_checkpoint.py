@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from cases import EXECUTIONS, difference, give, small_model, train, values
+from cases import EXECUTIONS, difference, give, small_model, through_a_file, train, values
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -111,6 +111,22 @@ def test_a_step_of_lr_0_in_eval_mode_is_refused_if_it_has_a_gradient():
     with pytest.raises(RuntimeError, match=r"step\(\) in eval mode"):
         optimizer.step()
     assert not optimizer.state
+
+
+def test_a_checkpoint_from_before_there_was_a_look_ahead_has_the_papers():
+    model, again = small_model(), small_model()
+    optimizer = AdamPlus(model.parameters())
+    train(model, optimizer, range(3))
+    saved = through_a_file(optimizer.state_dict())
+    for group in saved["param_groups"]:
+        del group["lookahead"]
+    again.load_state_dict(model.state_dict())
+    loaded = AdamPlus(again.parameters(), lookahead=1.0)
+    loaded.load_state_dict(saved)
+    assert loaded.param_groups[0]["lookahead"] is None
+    train(model, optimizer, range(3, 6))
+    train(again, loaded, range(3, 6))
+    assert all(torch.equal(a, b) for a, b in zip(values(optimizer), values(loaded), strict=True))
 
 
 def grouped(model: nn.Module, *groups: str, **settings: Any) -> AdamPlus:

@@ -15,7 +15,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "coupled, maximize": {"weight_decay": 0.01, "maximize": True},
     "decoupled, tensor scope": {"weight_decay": 0.01, "decoupled_weight_decay": True, "norm_scope": "tensor"},
-    "plain": {"foreach": False},
+    "plain, one step ahead": {"foreach": False, "lookahead": 1.0},
     "capturable": {"capturable": True},
     "skipping": {"skip_nonfinite": True, "weight_decay": 0.01},
     "fused": {"fused": True, "weight_decay": 0.01},
@@ -24,6 +24,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "weight_decay": 0.01,
         "decoupled_weight_decay": True,
         "norm_scope": "tensor",
+        "lookahead": 0.5,
     },
 }
 

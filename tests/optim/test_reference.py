@@ -40,6 +40,16 @@ def test_other_powers_of_the_norm_and_of_beta_match_arithmetic_by_hand(powers: d
     assert float(w.detach()) == pytest.approx(-eta / 0.25 * 64, rel=1e-14)
 
 
+@pytest.mark.parametrize(("lookahead", "w_hat"), [(None, -2.0), (0.0, -1.0), (1.0, -2.0), (2.5, -3.5)])
+def test_gradients_are_taken_the_given_number_of_steps_ahead(lookahead: float | None, w_hat: float):
+    w = torch.nn.Parameter(torch.tensor([0.0], dtype=torch.float64))
+    optimizer = AdamPlusReference([w], lr=1.0, beta=0.5, lookahead=lookahead)
+    w.grad = torch.tensor([4.0], dtype=torch.float64)
+    optimizer.step()  # η = 0.5/2, so w moves by −1; the paper is 1/0.5 − 1 = 1 step ahead
+    assert optimizer.state[w]["w"].tolist() == [-1.0]
+    assert w.tolist() == [w_hat]
+
+
 def test_both_kinds_of_weight_decay_match_arithmetic_by_hand():
     for decoupled, w_next in ((False, 2.0 - 0.5 * (4.0 + 0.1 * 2.0)), (True, (1 - 0.5 * 0.1) * 2.0 - 0.5 * 4.0)):
         w = torch.nn.Parameter(torch.tensor([2.0], dtype=torch.float64))

@@ -129,7 +129,8 @@ class Walk(RuleBasedStateMachine):
                 if state and q.grad is not None and state["z"].any():
                     z = state["z"].abs().max().item()
                     self.largest = max(self.largest, z, q.grad.abs().max().item())
-                    rates.append((state["w"] - kept * w).abs().max().item() / z / group["beta"])
+                    steps = 1 / group["beta"] if group["lookahead"] is None else 1 + group["lookahead"]
+                    rates.append((state["w"] - kept * w).abs().max().item() / z * steps)
         eps = max(torch.finfo(s["z"].dtype).eps for s in self.fast.state.values()) if self.fast.state else 0.0
         # four roundings of z, and a tenth of ŵ's error through weight decay; η bends as much again
         self.bent += 2 * max(rates) * (4 * eps * self.largest + 0.1 * self.tolerance())

@@ -43,7 +43,7 @@ class AdamPlus(Switchable):
         z_t &= (1-\beta) z_{t-1} + \beta g_t(\hat w_t), \qquad z_0 = g_0(w_0) \\
         \eta_t &= \alpha\beta^a / \max(\|z_t\|^p, \epsilon_0) \\
         w_{t+1} &= w_t - \eta_t z_t \\
-        \hat w_{t+1} &= (1 - 1/\beta) w_t + (1/\beta) w_{t+1}
+        \hat w_{t+1} &= w_{t+1} + \ell (w_{t+1} - w_t), \qquad \ell = 1/\beta - 1
 
     While training, the parameters hold ŵ, where gradients are taken. Evaluate and ship w: `eval()` puts it into the
     parameters, and `train()` puts ŵ back. After `follow(model)`, the model's own `train()` and `eval()` do both.
@@ -56,6 +56,7 @@ class AdamPlus(Switchable):
         beta_power: a, the power of β in the step size.
         norm_power: p in [0, 1], the power of ‖z‖ that divides the step.
         eps: ε₀, the smallest value that the step is divided by.
+        lookahead: ℓ, how many steps ahead of w gradients are taken. 0 takes them at w. Default: the paper's 1/β − 1.
         weight_decay: λ. The gradient becomes g + λ ŵ.
         decoupled_weight_decay: shrink w to (1 − lr·λ) w before the step, instead of adding λ ŵ to the gradient.
         maximize: maximize the objective instead of minimizing it.
@@ -101,6 +102,7 @@ class AdamPlus(Switchable):
         beta_power: float = 1.0,
         norm_power: float = 0.5,
         eps: float = 1e-8,
+        lookahead: float | None = None,
         weight_decay: float = 0.0,
         decoupled_weight_decay: bool = False,
         maximize: bool = False,
@@ -120,6 +122,7 @@ class AdamPlus(Switchable):
             "beta_power": beta_power,
             "norm_power": norm_power,
             "eps": eps,
+            "lookahead": lookahead,
             "weight_decay": weight_decay,
             "decoupled_weight_decay": decoupled_weight_decay,
             "maximize": maximize,

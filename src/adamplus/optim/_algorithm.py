@@ -6,7 +6,8 @@
 - z, the moving average of gradients: the only buffer;
 - w, the iterate in the theorems, which one evaluates, is recomputed: w = ŵ + c z.
 
-The *offset* c = η (1/β − 1) is stored by the step that made it, so that a later lr or β cannot falsify w.
+ŵ is ℓ steps ahead of w: ŵ_{t+1} = w_{t+1} + ℓ (w_{t+1} − w_t). The *look-ahead* ℓ is 1/β − 1 in the paper. The *offset*
+c = ℓ η is stored by the step that made it, so that a later lr, β or ℓ cannot falsify w.
 
 A call of `step()` begins with the gradient at ŵ_t. It executes line 10 of the paper's loop (line 5 at first), and then
 lines 7, 8 and 9 of the next iteration.
@@ -109,7 +110,7 @@ def adam_plus(
         lr, beta = scalar(group.settings, "lr"), scalar(group.settings, "beta")
         # line 7: η_t = α β^a / max(‖z_t‖^p, ε₀)
         eta = lr * beta ** group.settings["beta_power"] / _denominator(norm, group.settings)
-        rate, offset = eta / beta, eta * (1 / beta - 1)
+        rate, offset = _extrapolated(eta, beta, group.settings)
         for x in group.parts:
             x.skip = skip
             x.run.second(x, rate, offset)
@@ -135,7 +136,7 @@ class ListExecution(Execution):
 
     def second(self, x: Part, rate: Tensor, offset: Tensor) -> None:
         """Write ŵ_{t+1}, and store the offset."""
-        # lines 8 and 9: ŵ_{t+1} = (1 − 1/β) w_t + (1/β) (w_t − η_t z_t) = w_t − (η_t/β) z_t
+        # lines 8 and 9: w_{t+1} = w_t − η_t z_t, and ŵ_{t+1} = w_t − (1 + ℓ) η_t z_t, in the paper w_t − (η_t/β) z_t
         x.w_hat = self.add_scaled(x.w, x.z, per_tensor(rate, x), -1, x.seeds)
         x.offset = self.assign(x.offset, per_tensor(offset, x))
         self.count(x.step)
@@ -175,6 +176,14 @@ class ListExecution(Execution):
     @abstractmethod
     def count(self, steps: list[Tensor]) -> None:
         """Add one to each step count."""
+
+
+def _extrapolated(eta: Tensor, beta: float | Tensor, group: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """The rate (1 + ℓ) η that leads from w_t to ŵ_{t+1}, and the offset ℓ η that leads from ŵ_{t+1} to w_{t+1}."""
+    if group["lookahead"] is None:  # the paper's ℓ = 1/β − 1
+        return eta / beta, eta * (1 / beta - 1)
+    ahead = scalar(group, "lookahead")
+    return eta * (1 + ahead), eta * ahead
 
 
 def scalar(group: dict[str, Any], name: str) -> float | Tensor:

@@ -74,7 +74,11 @@ def _complete(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any
     The last of these groups gets everything. The others get nothing or, from a full state_dict, what this optimizer
     has. They keep their settings, and take the mode from the rest, and ‖z‖ and Σ‖z‖ too if all share one norm.
     """
-    groups = dtypes_by_name(state_dict["param_groups"], back=True)
+    # Groups that were saved before there was a look-ahead had the paper's.
+    groups = [
+        {"lookahead": None, **group} if "beta" in group else group
+        for group in dtypes_by_name(state_dict["param_groups"], back=True)
+    ]
     pairs = zip(optimizer.param_groups, groups, strict=False)  # torch raises if their numbers differ
     lacking = {i: own for i, (own, group) in enumerate(pairs) if _has_nothing_new(own, group)}
     saved = next((group for i, group in enumerate(groups) if i not in lacking), {})

@@ -15,6 +15,7 @@ class Options(TypedDict, total=False):
     """Keywords that every member of the family takes as `AdamPlus` does."""
 
     eps: float
+    lookahead: float | None
     weight_decay: float
     decoupled_weight_decay: bool
     maximize: bool

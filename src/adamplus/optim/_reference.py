@@ -19,7 +19,7 @@ class AdamPlusReference(Optimizer):
         z_t &= (1-\beta) z_{t-1} + \beta g_t(\hat w_t), \qquad z_0 = g_0(w_0) \\
         \eta_t &= \alpha\beta^a / \max(\|z_t\|^p, \epsilon_0) \\
         w_{t+1} &= w_t - \eta_t z_t \\
-        \hat w_{t+1} &= (1 - 1/\beta) w_t + (1/\beta) w_{t+1}
+        \hat w_{t+1} &= (1 - 1/\beta) w_t + (1/\beta) w_{t+1} = w_{t+1} + (1/\beta - 1) (w_{t+1} - w_t)
 
     Args:
         params: parameters or parameter groups, as in torch.optim.
@@ -28,6 +28,7 @@ class AdamPlusReference(Optimizer):
         beta_power: a, the power of β in the step size.
         norm_power: p, the power of ‖z‖ that divides the step.
         eps: ε₀, the smallest value that the step is divided by.
+        lookahead: ℓ in ŵ_{t+1} = w_{t+1} + ℓ (w_{t+1} − w_t). Default: the paper's 1/β − 1.
         weight_decay: λ, added to the gradient as λ ŵ, or applied to w if `decoupled_weight_decay`.
         decoupled_weight_decay: shrink w to (1 − lr·λ) w before the step, instead of adding λ ŵ to the gradient.
         maximize: maximize the objective instead of minimizing it.
@@ -54,6 +55,7 @@ class AdamPlusReference(Optimizer):
         beta_power: float = 1.0,
         norm_power: float = 0.5,
         eps: float = 1e-8,
+        lookahead: float | None = None,
         weight_decay: float = 0.0,
         decoupled_weight_decay: bool = False,
         maximize: bool = False,
@@ -65,6 +67,7 @@ class AdamPlusReference(Optimizer):
             "beta_power": beta_power,
             "norm_power": norm_power,
             "eps": eps,
+            "lookahead": lookahead,
             "weight_decay": weight_decay,
             "decoupled_weight_decay": decoupled_weight_decay,
             "maximize": maximize,
@@ -118,7 +121,8 @@ class AdamPlusReference(Optimizer):
             if group["decoupled_weight_decay"]:
                 w = (1 - alpha * group["weight_decay"]) * w
             w_next = w - eta * z  # line 8
-            state["w_hat"] = (1 - 1 / beta) * w + (1 / beta) * w_next  # line 9
+            steps = 1 / beta if group["lookahead"] is None else 1 + group["lookahead"]
+            state["w_hat"] = (1 - steps) * w + steps * w_next  # line 9
             state["w"] = w_next
             p.copy_(state["w_hat"])
         return loss

@@ -17,6 +17,10 @@ RULES: dict[str, tuple[Callable[[float], bool], tuple[str, str]]] = {
     "norm_power": (lambda x: 0 <= x <= 1, ("in [0, 1]", ": Adam⁺ has 1/2, Nadam⁺ 2/3, NIGT 1, SGD 0")),
     "beta_power": (lambda x: 0 <= x < math.inf, ("finite and at least 0", ": the theorems use 1 and 4/3")),
     "eps": (lambda x: 0 <= x < math.inf, ("finite and at least 0", ": the default is 1e-8")),
+    "lookahead": (
+        lambda x: 0 <= x < math.inf,
+        ("finite and at least 0, or None", ": it is the number of steps ahead of w"),
+    ),
     "weight_decay": (lambda x: 0 <= x < math.inf, ("finite and at least 0", "")),
 }
 
@@ -40,8 +44,10 @@ def check_method(settings: dict[str, Any]) -> None:
 def check_plain(settings: dict[str, Any]) -> None:
     """Check settings that may have changed since the group was made, without reading a tensor."""
     for name in RULES:
-        if name not in ("lr", "beta") or not isinstance(settings[name], Tensor):
-            check_number(name, _plain_number(name, settings[name]))
+        value = settings[name]
+        if (name in ("lr", "beta") and isinstance(value, Tensor)) or (name == "lookahead" and value is None):
+            continue
+        check_number(name, _plain_number(name, value, " or None" if name == "lookahead" else ""))
     if settings["norm_scope"] not in SCOPES:
         raise ValueError(f"norm_scope must be one of {', '.join(map(repr, SCOPES))}, got {settings['norm_scope']!r}")
     for name in ("decoupled_weight_decay", "maximize"):

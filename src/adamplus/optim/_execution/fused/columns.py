@@ -18,13 +18,17 @@ class TensorColumns(NamedTuple):
 
 
 class GroupColumns(NamedTuple):
-    """One row for each group (float64): its settings. `coupled` or `decoupled` is λ, `sign` is −1 to maximize."""
+    """One row for each group (float64): its settings.
+
+    `lookahead` is −1 for the paper's 1/β − 1. `coupled` or `decoupled` is λ. `sign` is −1 to maximize.
+    """
 
     lr: float
     beta: float
     beta_power: float
     norm_power: float
     eps: float
+    lookahead: float
     coupled: float
     decoupled: float
     sign: float

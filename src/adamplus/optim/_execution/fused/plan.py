@@ -27,7 +27,7 @@ from .tables import TYPES, GroupTraits, Tables, TensorRow, row
 
 LOCAL = operator.attrgetter("_local_tensor")
 NUMBERS = operator.itemgetter(
-    "lr", "beta", "beta_power", "norm_power", "eps", "weight_decay", "decoupled_weight_decay", "maximize"
+    "lr", "beta", "beta_power", "norm_power", "eps", "lookahead", "weight_decay", "decoupled_weight_decay", "maximize"
 )
 PARAMS, RECORD, SKIPS = map(operator.itemgetter, ("params", "record", "skip_nonfinite"))
 
@@ -195,6 +195,7 @@ def settings(group: dict[str, Any]) -> GroupColumns:
         beta_power=group["beta_power"],
         norm_power=group["norm_power"],
         eps=group["eps"],
+        lookahead=-1.0 if group["lookahead"] is None else group["lookahead"],
         coupled=coupled,
         decoupled=group["weight_decay"] - coupled,
         sign=-1.0 if group["maximize"] else 1.0,

@@ -27,7 +27,8 @@ BLOCK, WARPS, WORKERS = 1024, 4, (132 * 32, 132 * 96)
 LARGE, HEAD = 1 << 25, 8
 TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 SCOPES = ("global", "group", "tensor")
-RATE, BETA = CoefficientColumns._fields.index("rate"), GroupColumns._fields.index("beta")
+RATE = CoefficientColumns._fields.index("rate")
+BETA, LOOKAHEAD = (GroupColumns._fields.index(name) for name in ("beta", "lookahead"))
 NORM_SUM, STEPS, SKIPPED = (Record._fields.index(name) for name in ("norm_sum", "steps", "skipped"))
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels on CPU tensors, for tests
 DIRECT = EARLY = triton.__version__.startswith("3.6.")  # the version in which both ways of launching were tested
@@ -285,7 +286,12 @@ class Tables:
             return
         last = len(self.scope_norms) - (len(self.at) - end)  # these scopes are the last, one for each row
         norm = vector_norm(self.scope_norms[last - (end - begin) : last])
-        eta = self.coefficients[begin:end, RATE].amax() * self.settings[g, BETA]
+        rate, beta, ahead = (
+            self.coefficients[begin:end, RATE].amax(),
+            self.settings[g, BETA],
+            self.settings[g, LOOKAHEAD],
+        )
+        eta = torch.where(ahead < 0, rate * beta, rate / (1 + ahead))
         new = torch.stack([norm, eta, record[NORM_SUM] + norm, record[STEPS] + 1, record[SKIPPED]])
         record.copy_(new if found_inf is None else torch.where(found_inf == 0, new, record))
 
