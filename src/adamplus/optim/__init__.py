@@ -1,8 +1,9 @@
 """The Adam⁺ family and what belongs to training with it."""
 
-from ._adam_plus import AdamPlus, Stats
+from ._adam_plus import AdamPlus
 from ._batchnorm import update_bn
 from ._family import NIGT, NAdamPlus
+from ._optimizer import Stats
 from ._reference import AdamPlusReference
 from ._schedules import ReduceOnPlateau, cifar_schedule
 

@@ -1,40 +1,22 @@
 """`AdamPlus`: the torch.optim.Optimizer around the algorithm."""
 
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, cast, overload
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
-from torch.optim import Optimizer
-from torch.optim.optimizer import ParamsT, _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+from torch.optim.optimizer import ParamsT
 
 from . import _settings
-from ._checkpoint import dtypes_by_name, is_called_by, is_called_by_checkpoint, loading
+from ._checkpoint import is_called_by
 from ._execution import Columns, Gathered, capturing, choose, refuse_fused, refuse_step
-from ._layout import ORDINARY, is_sharded
-from ._modes import Switchable
+from ._optimizer import ExtrapolatingOptimizer
 from ._ranks import Joint, JointError, refuse_process_group
-from ._state import new_record, new_states, refuse_dtype, separate, suit
+from ._state import separate, suit
 
 
-class Stats(NamedTuple):
-    """What `AdamPlus.stats()` returns: the norm, the step size and the numbers of steps."""
-
-    step: int
-    """Number of steps taken. A parameter misses those for which it has no gradient."""
-    norm: float
-    """‖z‖ at the last step."""
-    eta: float
-    """η, the size of the last step."""
-    norm_sum: float
-    """Σ‖z‖ over all steps, the sum in Theorem 1."""
-    skipped: int = 0
-    """Number of steps that `skip_nonfinite=True` skipped. They count in nothing else."""
-
-
-class AdamPlus(Switchable):
+class AdamPlus(ExtrapolatingOptimizer):
     r"""Adam⁺ averages gradients taken at extrapolated points and divides by the root of the average's norm.
 
     It keeps one state buffer, z, for each parameter.
@@ -147,6 +129,7 @@ class AdamPlus(Switchable):
         self._training, self._torn, self._captured = True, False, []
         super().__init__(params, defaults)
 
+    NAME, METHOD = "Adam⁺", ("norm_power", "beta_power")
     _plan: Any = None
     """Plan of the next fused step."""
     _captured: list[Any]
@@ -160,98 +143,36 @@ class AdamPlus(Switchable):
         return all(group["fused"] for group in self.param_groups)
 
     def _check(self, settings: dict[str, Any]) -> None:
-        """Raise for settings that a group may not have, given or loaded."""
         _settings.check(settings)
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a parameter group in the current mode. Settings that it lacks are the optimizer's defaults."""
-        if isinstance(param_group, dict):
-            param_group = dict(param_group)  # the caller's dictionary may go to another optimizer, too
-            settings = {**self.defaults, **param_group}
-            self._check(settings)
-            for name in ("differentiable", "skip_nonfinite"):
-                if settings[name] != self.defaults[name]:
-                    raise ValueError(f"{name} is one for all groups: pass it to the optimizer")
-            if "process_group" in param_group:
-                raise ValueError("process_group is one for all groups: pass it to the optimizer")
-            if self.process_group is not None and settings["norm_scope"] != "global":
-                raise ValueError('process_group joins shares of one global vector: it needs norm_scope="global"')
-        super().add_param_group(param_group)
-        group = self.param_groups[-1]
-        try:
-            refuse_fused(self.param_groups, self.state)
-            for i, p in enumerate(group["params"]):
-                if p.requires_grad:
-                    refuse_dtype(p, group)
-                if p.is_conj():
-                    raise ValueError(
-                        f"parameter {i} is a lazy conjugate, and a step would write into a copy of it: "
-                        "pass nn.Parameter(p.detach().resolve_conj())"
-                    )
-        except (RuntimeError, TypeError, ValueError):
-            self.param_groups.pop()
-            raise
+    def _check_group(self, settings: dict[str, Any], given: dict[str, Any]) -> None:
+        super()._check_group(settings, given)
+        for name in ("differentiable", "skip_nonfinite"):
+            if settings[name] != self.defaults[name]:
+                raise ValueError(f"{name} is one for all groups: pass it to the optimizer")
+        if "process_group" in given:
+            raise ValueError("process_group is one for all groups: pass it to the optimizer")
+        if self.process_group is not None and settings["norm_scope"] != "global":
+            raise ValueError('process_group joins shares of one global vector: it needs norm_scope="global"')
+
+    def _check_parameters(self, group: dict[str, Any]) -> None:
+        refuse_fused(self.param_groups, self.state)
+        super()._check_parameters(group)
         self._joint = None
-        group["training"] = self._training
-        with torch.inference_mode(False):  # as in _make_states
-            group["record"] = new_record(group)
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Take one step. Gradients are those at ŵ, and the parameters hold the next ŵ afterwards.
-
-        Args:
-            closure: re-evaluates the model and returns the loss.
-
-        Returns:
-            The closure's loss, or None without a closure.
-        """
-        # Use torch's `profile_hook_step` wrapper only if a hook or the profiler is active: it costs time in every step.
-        # (torch has already wrapped a subclass that overrides step() and calls this one.)
-        if type(self).step is AdamPlus.step and (torch.compiler.is_compiling() or _observed(self)):
-            return _observed_step(self) if closure is None else _observed_step(self, closure)
-        return self._take(closure)
-
-    def _take(self, closure: Callable[[], float] | None = None) -> float | None:
-        compiling = torch.compiler.is_compiling()
-        if not compiling and not self.state and is_called_by_checkpoint():
-            for group in self.param_groups:
-                self._make_states(group)
-            return None
-        loss = None
-        if closure is not None:
-            if not self._is_shared():  # or other ranks would wait, in their closures, for this one
-                self._refuse_wrong_mode()
-            with torch.enable_grad():
-                loss = closure()
-        if compiling:
-            self._refuse_wrong_mode()
-            self._step(compiling)
-            return loss
+    def _before_step(self) -> None:
         if self._joint is not None:
             self._joint.summed = False
-        try:
-            self._refuse_wrong_mode()
-            if self._plan is None or not self._plan.take(
-                self.param_groups, self.state, *self._amp(), captured=self._captured
-            ):
-                self._step(compiling)
-        except Exception as error:
-            self._torn = self._torn or (self._plan is not None and self._plan.torn)
-            if not isinstance(error, JointError):
-                self._warn_other_ranks()
-            raise
-        except BaseException:  # Ctrl-C may come between two tensors
-            self._torn = True
-            raise
-        return loss
+
+    def _after_failure(self, error: Exception) -> None:
+        self._torn = self._torn or (self._plan is not None and self._plan.torn)
+        if not isinstance(error, JointError):
+            self._warn_other_ranks()
 
     def _step(self, compiling: bool) -> None:
+        plan = None if compiling else self._plan
+        if plan is not None and plan.take(self.param_groups, self.state, *self._amp(), captured=self._captured):
+            return
         differentiable = self.defaults["differentiable"]
         refuse_step(self.param_groups, self.state, differentiable)
         with torch.set_grad_enabled(differentiable):
@@ -280,9 +201,7 @@ class AdamPlus(Switchable):
         return Gathered(self.param_groups, columns, self.state, self._joint, *self._amp(), captured)
 
     def _is_shared(self) -> bool:
-        """Whether other ranks have a part of the parameters."""
-        params = (p for group in self.param_groups for p in group["params"])
-        return self.process_group is not None or any(type(p) not in ORDINARY and is_sharded(p) for p in params)
+        return self.process_group is not None or super()._is_shared()
 
     def _find_other_ranks(self, compiling: bool = False) -> None:
         """Find the ranks over which norms are summed. Called where torch.compile does not trace."""
@@ -336,80 +255,7 @@ class AdamPlus(Switchable):
             offsets.append(state["offset"])
             steps.append(state["step"])
 
-    def _make_states(self, group: dict[str, Any]) -> None:
-        new = [p for p in group["params"] if not self.state.get(p) and p.grad is not None]
-        if not new:
-            return
-        with torch.inference_mode(False):  # or it could not be written to outside of that mode
-            for p, state in zip(new, new_states(new, group), strict=True):
-                self.state[p] = state
-
-    def _refuse_wrong_mode(self) -> None:
-        if self._torn:  # both conditions are repeated here to save two calls in every step
-            self._refuse_torn_state()
-        if not self._training:
-            raise RuntimeError(
-                "step() in eval mode: the parameters are at w, and gradients belong to ŵ. "
-                "Call optimizer.train() before the forward pass (model.train(), if the optimizer follows the model)"
-            )
-        if any(group["training"] != self._training for group in self.param_groups):
-            self._refuse_overwritten_mode()
-
-    def stats(self, group: int = 0) -> Stats:
-        """Return the norm, the step size and the numbers of steps. On an accelerator, this waits for the device.
-
-        Args:
-            group: index of the group to report. With `norm_scope="global"`, all groups have the same ‖z‖. With
-                "tensor", η is the largest in the group, and ‖z‖ is over the group.
-
-        Example:
-            >>> w = torch.nn.Parameter(torch.tensor([4.0, 0.0]))
-            >>> optimizer = adamplus.AdamPlus([w], lr=0.1, beta=0.5)
-            >>> w.grad = torch.tensor([4.0, 0.0])
-            >>> optimizer.step()
-            >>> optimizer.stats()                  # η = 0.1 · 0.5 / √4
-            Stats(step=1, norm=4.0, eta=0.025, norm_sum=4.0, skipped=0)
-        """
-        norm, eta, norm_sum, step, skipped = self.param_groups[group]["record"].tolist()
-        return Stats(int(step), norm, eta, norm_sum, int(skipped))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return z, offset and step of each parameter, the groups' settings, the mode and the sums of norms."""
-        self._refuse_torn_state()
-        self._refuse_overwritten_mode()
-        state_dict = super().state_dict()
-        return {**state_dict, "param_groups": dtypes_by_name(state_dict["param_groups"])}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict()` returned, mode included. Load the model that was saved with it, too.
-
-        State is copied and keeps its dtype. How steps are executed (foreach, capturable, …) stays this optimizer's own.
-
-        torch.distributed.checkpoint may regroup parameters, because it stores their state by name. With
-        `flatten_optimizer_state_dict=True`, each group takes the settings, ‖z‖, η and Σ‖z‖ that were saved for its
-        first parameter. Without it, a saved group that became several goes to the last of them, and the others keep
-        their own settings. The mode is one for all groups, and with `norm_scope="global"` so are ‖z‖ and Σ‖z‖.
-        """
-        with loading(self, self._check):
-            super().load_state_dict(state_dict)
-            self._warn_of_another_mode()
-
     def __getstate__(self) -> dict[str, Any]:
         # A copy without the process group would divide by the wrong norm; with it, pickle raises.
         own = {"process_group": self.process_group, "_torn": self._torn, "_training": self._training, "_captured": []}
         return {**super().__getstate__(), **own}
-
-
-def _observed(optimizer: Optimizer) -> bool:
-    """Whether a hook or the profiler watches this optimizer's steps."""
-    return bool(
-        optimizer._optimizer_step_pre_hooks
-        or optimizer._optimizer_step_post_hooks
-        or _global_optimizer_pre_hooks
-        or _global_optimizer_post_hooks
-        or torch.autograd._profiler_enabled()
-    )
-
-
-_observed_step: Any = Optimizer.profile_hook_step(AdamPlus._take)
-cast("Any", AdamPlus.step).hooked = True  # or torch would wrap every step

@@ -14,10 +14,9 @@ from . import _settings
 from ._layout import is_sharded
 from ._state import new_record, offset_dtype, step_device, together
 
-STATE = ("z", "offset", "step")
 EXECUTION = ("foreach", "fused", "capturable", "differentiable", "skip_nonfinite")
 NAMES: dict[Any, Any] = {dtype: str(dtype) for dtype in _settings.STATE_DTYPES}
-INSTEAD = "Load it into the optimizer that wrote it, and start Adam⁺ from the model alone"
+INSTEAD = "Load it into the optimizer that wrote it, and start this one from the model alone"
 UNCHANGED = "Load what state_dict() returned, unchanged"
 
 
@@ -53,6 +52,8 @@ def _restore_state(optimizer: Optimizer, saved: dict[str, Any]) -> None:
         if dtype := group.get("state_dtype"):  # it may have been read into a z of another dtype
             z = z.to(dtype.to_complex() if p.is_complex() else dtype)
         optimizer.state[p] = {"z": z, "offset": offset, "step": step}
+        if "direction" in state:
+            optimizer.state[p]["direction"] = state["direction"].to(p.device, copy=True)
     for group in optimizer.param_groups:
         for name, value in optimizer.defaults.items():
             group.setdefault(name, value)
@@ -84,7 +85,7 @@ def _complete(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any
     saved = next((group for i, group in enumerate(groups) if i not in lacking), {})
     if {"training", "record"} <= set(saved):
         for i, own in lacking.items():
-            record = saved["record"] if own["norm_scope"] == "global" else new_record(own)
+            record = saved["record"] if own.get("norm_scope") == "global" else new_record(own)
             groups[i] = {**own, **groups[i], "training": saved["training"], "record": record}
     return {**state_dict, "param_groups": groups}
 
@@ -111,14 +112,14 @@ def _refuse_other_dicts(state_dict: dict[str, Any]) -> None:
         raise ValueError(f"param_groups must be a list of dicts that have params, got {groups!r}. {UNCHANGED}")
 
 
-def _refuse_checkpoint(
-    optimizer: Optimizer, state_dict: dict[str, Any], check: Callable[[dict[str, Any]], None]
-) -> None:
+def _refuse_checkpoint(optimizer: Any, state_dict: dict[str, Any], check: Callable[[dict[str, Any]], None]) -> None:
     """Raise, before anything changes, for a state_dict that this optimizer cannot continue. `check` checks settings."""
     groups = state_dict["param_groups"]
     for i, group in enumerate(groups):
-        if missing := [name for name in ("beta", "norm_power", "training", "record") if name not in group]:
-            raise ValueError(f"this state_dict is not Adam⁺'s: its group {i} has no {', '.join(missing)}. {INSTEAD}")
+        if missing := [name for name in ("beta", *optimizer.METHOD, "training", "record") if name not in group]:
+            raise ValueError(
+                f"this state_dict is not {optimizer.NAME}'s: its group {i} has no {', '.join(missing)}. {INSTEAD}"
+            )
         record = group["record"]
         if not (isinstance(record, Tensor) and record.is_floating_point() and record.shape in ((4,), (5,))):
             # a kernel would write past a shorter one
@@ -128,26 +129,31 @@ def _refuse_checkpoint(
             )
         if not isinstance(group["training"], bool):
             raise ValueError(f"training of group {i} must be True or False, got {group['training']!r}. {UNCHANGED}")
-        check({**optimizer.defaults, **group, **{name: optimizer.defaults[name] for name in EXECUTION}})
+        check({**optimizer.defaults, **group, **_execution_of(optimizer.defaults)})
     if len({group["training"] for group in groups}) > 1:
         raise ValueError("this state_dict has groups in train mode and groups in eval mode: save them in one mode")
-    ids = [i for group in groups for i in group["params"]]
+    places = [(i, group) for group in groups for i in group["params"]]
     params = [p for group in optimizer.param_groups for p in group["params"]]
-    for i, p in zip(ids, params, strict=False):  # torch raises if their numbers differ
+    for (i, group), p in zip(places, params, strict=False):  # torch raises if their numbers differ
         if i in state_dict["state"]:
-            _refuse_state(i, p, state_dict["state"][i])
+            _refuse_state(optimizer.NAME, optimizer.names_of_state(group), i, p, state_dict["state"][i])
 
 
-def _refuse_state(i: Any, p: Tensor, state: Any) -> None:
+def _execution_of(group: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a group that only say how steps are executed."""
+    return {name: group[name] for name in EXECUTION if name in group}
+
+
+def _refuse_state(method: str, names: tuple[str, ...], i: Any, p: Tensor, state: Any) -> None:
     """Raise for a state that parameter p, number i of the state_dict, cannot continue."""
     if not isinstance(state, Mapping):
         raise ValueError(f"the state of parameter {i} must be a dict, got {state!r}. {UNCHANGED}")
     if not state:
         return
-    if set(state) != set(STATE):
+    if set(state) != set(names):
         raise ValueError(
-            f"this state_dict is not Adam⁺'s: parameter {i} has the state {', '.join(map(str, state))}, "
-            f"not {', '.join(STATE)}. {INSTEAD}"
+            f"this state_dict is not {method}'s: parameter {i} has the state {', '.join(map(str, state))}, "
+            f"not {', '.join(names)}. {INSTEAD}"
         )
     z, step = state["z"], state["step"]
     if isinstance(z, Tensor) and z.shape != p.shape:
@@ -155,8 +161,8 @@ def _refuse_state(i: Any, p: Tensor, state: Any) -> None:
             f"parameter {i} has shape {tuple(p.shape)}, its z in this state_dict {tuple(z.shape)}: "
             "build the optimizer over the same parameters, in the same order, as when it was saved"
         )
-    for name in STATE:
-        _refuse_value(f"{name} of parameter {i}", state[name], p if name == "z" else None)
+    for name in names:
+        _refuse_value(f"{name} of parameter {i}", state[name], None if name in ("offset", "step") else p)
     count = 0.0 if step.is_meta else step.item()
     if not (count >= 0 and count.is_integer()):
         raise ValueError(f"step of parameter {i} must be a whole number of at least 0, got {count}. {UNCHANGED}")
@@ -192,8 +198,8 @@ def loading(optimizer: Any, check: Callable[[dict[str, Any]], None]) -> Iterator
     How steps are executed (foreach, capturable, …) stays this optimizer's own.
     """
     groups: list[dict[str, Any]] = optimizer.param_groups
-    own = [{name: group[name] for name in EXECUTION} for group in groups]
-    powers = [(group["norm_power"], group["beta_power"]) for group in groups]
+    own = [_execution_of(group) for group in groups]
+    methods = [tuple(group[name] for name in optimizer.METHOD) for group in groups]
     saved: dict[str, Any] = {}
 
     def prepare(_: Any, candidate: dict[str, Any]) -> dict[str, Any]:
@@ -219,10 +225,10 @@ def loading(optimizer: Any, check: Callable[[dict[str, Any]], None]) -> Iterator
     finally:
         for hook in hooks:
             hook.remove()
-    loaded = [(group["norm_power"], group["beta_power"]) for group in optimizer.param_groups]
-    if loaded != powers:
+    loaded = [tuple(group[name] for name in optimizer.METHOD) for group in optimizer.param_groups]
+    if loaded != methods:
         warnings.warn(
-            f"a state_dict of another method was loaded: its powers (of the norm, of β) are {loaded}, and this "
-            f"{type(optimizer).__name__} had {powers}. It continues with the loaded powers",
+            f"a state_dict of another method was loaded: its {', '.join(optimizer.METHOD)} are {loaded}, and this "
+            f"{type(optimizer).__name__} had {methods}. It continues with those that were loaded",
             stacklevel=4,
         )

@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 from weakref import ReferenceType
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -18,7 +18,7 @@ from ._state import refuse_other_data
 
 
 class Switchable(Optimizer):
-    """An optimizer whose parameters are at ŵ in train mode and at w = ŵ + c z in eval mode."""
+    """An optimizer whose parameters are at ŵ in train mode and at w = ŵ + c d in eval mode."""
 
     _training: bool = True
     """Whether the parameters are at ŵ. Each group has a copy of it, for state_dict()."""
@@ -142,15 +142,21 @@ class Switchable(Optimizer):
                 "(ZeroRedundancyOptimizer copies its own groups): call train() before saving or loading through it"
             )
 
+    def _displacements(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Each parameter with its offset c and the direction d in w = ŵ + c d."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if state := self.state.get(p):
+                    yield p, state["offset"], state["z"]
+
     @torch.no_grad()
     def _move(self, sign: int) -> None:
         moving = [(p, state) for group in self.param_groups for p in group["params"] if (state := self.state.get(p))]
         for p, state in moving:
             refuse_other_data(p, state["z"])
         try:
-            for p, state in moving:
-                w, z = real(local(p.detach())), real(local(state["z"]))
-                PLAIN.add_scaled([w], [z], [state["offset"]], sign)
+            for p, offset, direction in self._displacements():
+                PLAIN.add_scaled([real(local(p.detach()))], [real(local(direction))], [offset], sign)
         except BaseException:
             self._torn = True
             raise

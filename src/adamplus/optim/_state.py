@@ -104,7 +104,7 @@ def offset_dtype(p: Tensor) -> torch.dtype:
 def step_device(p: Tensor, group: dict[str, Any]) -> torch.device:
     """Device of a parameter's step count."""
     # With skip_nonfinite, only the device knows which steps are taken.
-    on_device = group["capturable"] or group["fused"] or group["skip_nonfinite"]
+    on_device = group["capturable"] or group["fused"] or group.get("skip_nonfinite")
     return p.device if on_device else torch.device("cpu")
 
 
