@@ -1,0 +1,332 @@
+"""Directions of SpectralPlus: √(d_out/d_in) U Vᵀ of every matrix in a tensor, or the sign of every entry.
+
+U Vᵀ comes from polynomials of matrix products, as in Muon. Three things differ from its Newton–Schulz iteration:
+
+- The coefficients are those of Polar Express (Amsel et al. 2025, arXiv 2505.16932), the best odd quintic for each step.
+- The first Gram matrix A = X Xᵀ, which is needed anyway, gives the scale: σ_max ≤ √‖A‖_F ≤ ‖X‖_F. The middle bound is
+  up to m^¼ times tighter than ‖X‖_F, which is worth about one step of polynomials.
+- In float32, wide matrices iterate on A alone (Gram Newton–Schulz, Zhang, Amsel, Chen and Dao 2026).
+
+Operations for one m × n matrix, m ≤ n, and T steps, in multiples of 2 m² n (a product of n) and 2 m³ (one of m):
+
+| form | of n | of m | T | m = n | n = 4 m |
+|---|---|---|---|---|---|
+| products with X | 2 T | T | 5 (bfloat16) | 30 m³ | 90 m³ |
+| products with X | 2 T | T | 7 (float32) | 42 m³ | 126 m³ |
+| products with X | 2 T | T | 12 (float64) | 72 m³ | 216 m³ |
+| Gram, one restart | 4 | 4 T − 6 | 7 (float32) | 52 m³ | 76 m³ |
+
+In the first three rows, kernels that compute half of a symmetric product would save m² n + m³ of each step's
+4 m² n + 2 m³, and in the last row half of m's products. cuBLAS has none for bfloat16.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from itertools import pairwise
+from numbers import Real
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+Steps: TypeAlias = tuple[tuple[float, float, float], ...]
+
+GEOMETRIES = ("spectral", "sign")
+SCALES = {"spectral": 1.0, "sign": 0.04}  # of a group whose scale is None
+
+STEPS: dict[torch.dtype, Steps] = {  # a, b, c of each a σ + b σ³ + c σ⁵, printed by docs/tables/polar_express.py
+    torch.bfloat16: (
+        (8.11799018399158, -22.216519760243738, 15.656519056133522),
+        (4.017801424336969, -2.776400106902604, 0.4940459173298412),
+        (3.8433948476470294, -2.7377562130355395, 0.5021878730566424),
+        (3.174690573461423, -2.2952221591984148, 0.45886472001252054),
+        (2.2536238444779264, -1.6392455270004016, 0.4227165539483832),
+    ),
+    torch.float32: (
+        (8.29267764392345, -23.564296445435744, 17.242722938137014),
+        (4.124269765075924, -2.9445063956182636, 0.5413393757284375),
+        (4.0262106133794076, -2.9198672640514944, 0.5452823080163303),
+        (3.6220741480663254, -2.706151261561795, 0.5330781378277604),
+        (2.643944595869104, -1.9597417328366615, 0.44932231940302464),
+        (1.9510765560917007, -1.330834613151762, 0.38214546166351865),
+        (1.8753872072736557, -1.250643323361186, 0.3752560917385576),
+    ),
+    torch.float64: (
+        (8.321562049405383, -23.693216285007633, 17.371401585824056),
+        (4.1607286539807715, -2.9616492620559955, 0.5428621156651404),
+        (4.160486535290837, -2.961585974930714, 0.5428705056062556),
+        (4.1594795247517435, -2.9613228182831364, 0.5429054402341503),
+        (4.155296434247185, -2.9602307932685137, 0.5430512414821554),
+        (4.138009934764931, -2.9557374010418407, 0.5436655863617424),
+        (4.0680899068707985, -2.9378971135030842, 0.5463542186384982),
+        (3.788701333270152, -2.8311600409673225, 0.5489585114748614),
+        (2.911983361232639, -2.1780095526205545, 0.47502150082797356),
+        (2.043864768707296, -1.427024517439137, 0.39308615186593426),
+        (1.8763111894769702, -1.2514429321337954, 0.37513250085297034),
+        (1.8750000636166444, -1.2500001265054335, 0.375000062888789),
+    ),
+}
+RESTART = (
+    3  # step before which the Gram form computes X and its Gram matrix anew, so that rounding is not amplified twice
+)
+AT_ONCE = {"cpu": 2**20}  # elements of a batch: on a CPU they stay in the caches
+AT_ONCE_ELSEWHERE = 2**26  # 128 MiB in bfloat16; a batch needs about six times its size while it is computed
+
+
+def computed_dtype(z: Tensor) -> torch.dtype:
+    """The dtype of U Vᵀ: float64 of float64, else bfloat16 on CUDA and float32 elsewhere."""
+    if z.dtype == torch.float64:
+        return torch.float64
+    return torch.bfloat16 if z.device.type == "cuda" else torch.float32
+
+
+@torch.no_grad()
+def orthogonalize(x: Tensor, *, scale: float = 1.0, dtype: torch.dtype | None = None) -> Tensor:
+    """`scale` · U Vᵀ of every matrix U Σ Vᵀ in x, by matrix products alone.
+
+    Beside a float64 SVD, for every singular value σ that is large enough beside the Frobenius norm ‖x‖, with scale 1:
+
+    | dtype | steps | σ / ‖x‖ at least | σ becomes 1 to within | UᵀY differs from Vᵀ, per row, by at most |
+    |---|---|---|---|---|
+    | bfloat16 | 5 | 1e-2 | 0.12, of which 0.10 are the polynomials' | 0.2 |
+    | float32, n ≤ 2 m | 7 | 6e-4 | 5e-6 | 1e-4 |
+    | float32, n > 2 m (Gram form) | 7 | 6e-4 | 1e-4 | 1e-3 |
+    | float64 | 12 | 1.4e-6 | 1e-13 | 2e-9 |
+
+    The last column grows as (rounding error of the dtype) · ‖x‖ / σ, so its bound is needed at the smallest σ only.
+    Smaller σ become smaller values. 0 stays 0 up to rounding errors, which are amplified as small σ are: by up to 10³
+    in bfloat16 and float32, and 10⁶ in float64. In bfloat16 they can reach 1, so a matrix of low rank gets noise there.
+
+    A matrix of zeros becomes zeros. One with inf or NaN becomes NaN, and the others of the batch do not change. The
+    result does not depend on the scale of x. On a CPU, a matrix of a batch and the same matrix alone have results that
+    are equal up to the order of sums in a matrix product. Nothing waits for the device.
+
+    Args:
+        x: matrices, [..., m, n].
+        scale: a factor of the result; it costs nothing.
+        dtype: bfloat16, float32 or float64, in which everything is computed. Default: `computed_dtype(x)`.
+
+    Returns:
+        A tensor of the shape of x and of the dtype in which it was computed.
+    """
+    dtype = dtype or computed_dtype(x)
+    if x.numel() == 0:
+        return x.to(dtype, copy=True)
+    batch = x.to(dtype).reshape(-1, *x.shape[-2:])
+    tall = x.shape[-2] > x.shape[-1]
+    # autocast would compute in its own dtype, and differently in a step inside of it than in eval() after it
+    kind = x.device.type
+    with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
+        y = _orthogonal(batch.mT if tall else batch, scale)
+    return (y.mT if tall else y).reshape(x.shape)
+
+
+def _orthogonal(x: Tensor, scale: float) -> Tensor:
+    """The same for a batch [b, m, n] of matrices with m ≤ n."""
+    largest = torch.linalg.vector_norm(x, math.inf, dim=(-2, -1), keepdim=True)
+    x = x / largest.where(largest != 0, 1)  # so that squares neither overflow nor vanish
+    if x.shape[-2] == 1:
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x * (scale / norm.where(norm != 0, 1))
+    gram = torch.bmm(x, x.mT)
+    norm = torch.linalg.matrix_norm(gram, keepdim=True).sqrt()
+    norm = norm.where(norm != 0, 1)
+    x, gram = x / norm, gram / norm / norm
+    if x.dtype == torch.float32 and x.shape[-1] > 2 * x.shape[-2]:
+        return _gram_form(x, gram, STEPS[x.dtype], scale)
+    return _products_with_x(x, gram, STEPS[x.dtype], scale)
+
+
+def _products_with_x(x: Tensor, gram: Tensor, steps: Steps, scale: float) -> Tensor:
+    """X ← a X + (b A + c A²) X with A = X Xᵀ, for all steps; `gram` is the first A."""
+    last = len(steps) - 1
+    for step, (a, b, c) in enumerate(steps):
+        if step > 0:
+            gram = torch.bmm(x, x.mT)
+        factor = scale if step == last else 1.0
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=factor * a, alpha=factor)
+    return x
+
+
+def _gram_form(x: Tensor, gram: Tensor, steps: Steps, scale: float) -> Tensor:
+    """The same polynomials as products of A alone: Q gathers the factors of X, and one restart computes A anew.
+
+    Without the restart, rounding errors of A's small eigenvalues, which may be negative, would grow in every step.
+    """
+    x = _steps_of_gram(x, gram, steps[:RESTART], 1.0)
+    return _steps_of_gram(x, torch.bmm(x, x.mT), steps[RESTART:], scale)
+
+
+def _steps_of_gram(x: Tensor, gram: Tensor, steps: Steps, scale: float) -> Tensor:
+    product: Tensor | None = None  # Q, with polynomials of X = Q X
+    for step, (a, b, c) in enumerate(steps):
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # the polynomial without its a: (factor + a) X
+        if step < len(steps) - 1:
+            half = torch.baddbmm(gram, gram, factor, beta=a)
+            gram = torch.baddbmm(half, factor, half, beta=a)
+        if product is None:
+            factor.diagonal(dim1=-2, dim2=-1).add_(a)
+            product = factor
+        else:
+            product = torch.baddbmm(product, product, factor, beta=a)
+    assert product is not None
+    return torch.baddbmm(x, product, x, beta=0, alpha=scale)
+
+
+def matrices(
+    t: Tensor, *, stacked: bool = False, transposed: bool = False, blocks: int | tuple[int, ...] = 1
+) -> list[Tensor]:
+    """A tensor as batches of matrices, one [b, d_out, d_in] for each block; b is 1 unless `stacked`.
+
+    They are views of t, so that writing into them writes into t, if `is_viewable(t, stacked)`; else they are copies.
+    The columns of a convolution's matrices, and the matrices of a stack with several dimensions, have the order of t's
+    memory: U Vᵀ of a matrix with permuted columns is U Vᵀ with the same permutation.
+
+    Args:
+        t: a tensor of at least 2 dimensions. The first is d_out, all others together are d_in.
+        stacked: all dimensions but the last two count matrices.
+        transposed: matrices are stored as (d_in, d_out).
+        blocks: the number of equal blocks that d_out consists of, or their sizes.
+    """
+    _check_shape(t.shape, stacked, transposed, blocks)
+    order = _memory_order(t, _merged(t, stacked))
+    batch = t.permute(*order, -2, -1).flatten(0, -3) if stacked else t.permute(0, *order).flatten(1)[None]
+    batch = batch.mT if transposed else batch
+    return list(batch.split(_block_sizes(batch.shape[1], blocks), dim=1))
+
+
+def is_viewable(t: Tensor, stacked: bool) -> bool:
+    """Whether the matrices of t are views: any 2-D tensor, contiguous ones, convolution weights in channels_last."""
+    order = [i for i in _memory_order(t, _merged(t, stacked)) if t.shape[i] != 1]
+    return all(t.stride(i) == t.stride(j) * t.shape[j] != 0 for i, j in pairwise(order))
+
+
+def _merged(t: Tensor, stacked: bool) -> range:
+    """The dimensions that become one: those that count matrices, or those of d_in."""
+    return range(t.dim() - 2) if stacked else range(1, t.dim())
+
+
+def _memory_order(t: Tensor, dims: Iterable[int]) -> list[int]:
+    return sorted(dims, key=t.stride, reverse=True)
+
+
+def _block_sizes(d_out: int, blocks: int | tuple[int, ...]) -> list[int]:
+    return [d_out // blocks] * blocks if isinstance(blocks, int) else list(blocks)
+
+
+@torch.no_grad()
+def directions(zs: Sequence[Tensor], group: dict[str, Any]) -> list[Tensor]:
+    """D(z) of each tensor: new tensors of the same shapes, for the settings of a group.
+
+    - "spectral": s √(d_out/d_in) U Vᵀ of each matrix, in `computed_dtype(z)`. Matrices of equal shape are computed
+      together, in batches of bounded size. The same list of tensors has the same result, bit for bit; in
+      another list a matrix may be in another batch, whose products may sum in another order.
+    - "sign": s · sign(z), in the dtype of z.
+
+    inf or NaN in z becomes NaN: `torch.sign` alone would hide it.
+
+    Args:
+        zs: tensors that `check_geometry` accepts.
+        group: `geometry`, `scale`, `stacked`, `transposed` and `blocks`. A scale of None is 1, or 0.04 for signs.
+    """
+    scale = SCALES[group["geometry"]] if group["scale"] is None else group["scale"]
+    zs = list(zs)
+    if not zs:
+        return []
+    if group["geometry"] == "sign":
+        signs = list(torch._foreach_sign(zs))
+        torch._foreach_mul_(signs, scale)
+        torch._foreach_add_(signs, zs, alpha=0)  # 0 · inf and 0 · NaN are NaN
+        return signs
+
+    layout = {name: group[name] for name in ("stacked", "transposed", "blocks")}
+    zs = [z if is_viewable(z, group["stacked"]) else z.contiguous() for z in zs]
+    results = [torch.empty_like(z, dtype=computed_dtype(z)) for z in zs]
+    equal: dict[tuple[Any, ...], tuple[list[Tensor], list[Tensor]]] = {}
+    for z, result in zip(zs, results, strict=True):
+        for source, target in zip(matrices(z, **layout), matrices(result, **layout), strict=True):
+            if source.numel() > 0:
+                sources, targets = equal.setdefault((z.device, result.dtype, *source.shape[1:]), ([], []))
+                at_once = max(1, _at_once(z) // source[0].numel())
+                sources.extend(source.split(at_once))
+                targets.extend(target.split(at_once))
+    for (_, _, d_out, d_in), (sources, targets) in equal.items():
+        at_once = max(1, _at_once(sources[0]) // (d_out * d_in))
+        for batch in _batches([len(source) for source in sources], at_once):
+            _write_spectral(sources[batch], targets[batch], scale * math.sqrt(d_out / d_in))
+    return results
+
+
+def _at_once(z: Tensor) -> int:
+    return AT_ONCE.get(z.device.type, AT_ONCE_ELSEWHERE)
+
+
+def _batches(counts: list[int], at_once: int) -> Iterable[slice]:
+    """Consecutive slices of a list, such that the counts in each sum to at most `at_once`."""
+    start = total = 0
+    for i, count in enumerate(counts):
+        if total + count > at_once:
+            yield slice(start, i)
+            start, total = i, 0
+        total += count
+    yield slice(start, len(counts))
+
+
+def _write_spectral(sources: list[Tensor], targets: list[Tensor], scale: float) -> None:
+    """Write scale · U Vᵀ of the sources, batches of equal matrices, into the targets."""
+    sizes = [len(source) for source in sources]
+    batch = torch.empty(sum(sizes), *sources[0].shape[1:], dtype=targets[0].dtype, device=sources[0].device)
+    torch._foreach_copy_(list(batch.split(sizes)), sources)
+    torch._foreach_copy_(targets, list(orthogonalize(batch, scale=scale, dtype=batch.dtype).split(sizes)))
+
+
+def check_geometry(settings: dict[str, Any], params: Iterable[Tensor]) -> None:
+    """Raise for settings of a direction that a group may not have, and for parameters that they do not fit."""
+    geometry, scale = settings["geometry"], settings["scale"]
+    if geometry not in GEOMETRIES:
+        raise ValueError(f"geometry must be one of {', '.join(map(repr, GEOMETRIES))}, got {geometry!r}")
+    if scale is not None:
+        if isinstance(scale, bool) or not isinstance(scale, Real):
+            raise TypeError(f"scale must be a number or None, got {scale!r}")
+        if not 0 < float(scale) < math.inf:
+            raise ValueError(f"scale must be finite and greater than 0, got {scale}")
+    for name in ("stacked", "transposed"):
+        if not isinstance(settings[name], bool):
+            raise TypeError(f"{name} must be True or False, got {settings[name]!r}")
+    blocks = settings["blocks"]
+    for size in blocks if isinstance(blocks, tuple) else (blocks,):
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise TypeError(f"blocks must be an int or a tuple of ints, got {blocks!r}")
+        if size < 1:
+            raise ValueError(f"blocks must be at least 1, got {blocks!r}")
+    if blocks == ():
+        raise ValueError("blocks must have at least one size, got ()")
+    for p in params:
+        if p.is_complex():
+            raise TypeError(
+                f"SpectralPlus has no direction for complex parameters, got {p.dtype}: use AdamPlus for them"
+            )
+        if geometry == "spectral":
+            _check_shape(p.shape, settings["stacked"], settings["transposed"], blocks)
+
+
+def _check_shape(shape: torch.Size, stacked: bool, transposed: bool, blocks: int | tuple[int, ...]) -> None:
+    """Raise for a shape that cannot be read as matrices of these settings."""
+    found = f"got shape {tuple(shape)}"
+    if len(shape) < 2:
+        raise ValueError(
+            f"the spectral geometry needs matrices, {found}: use geometry='sign' for vectors; if it is a flattened "
+            "shard of a matrix, make the optimizer before sharding"
+        )
+    if stacked and len(shape) < 3:
+        raise ValueError(f"stacked=True needs at least 3 dimensions, {found}: use stacked=False for one matrix")
+    if transposed and not stacked and len(shape) != 2:
+        raise ValueError(
+            f"transposed=True needs a 2-D parameter, {found}: use stacked=True if its last two are matrices"
+        )
+    d_out = shape[(-1 if transposed else -2) if stacked else (1 if transposed else 0)]
+    if isinstance(blocks, int) and d_out % blocks != 0:
+        raise ValueError(f"blocks={blocks} does not divide the output dimension {d_out}, {found}: pass their sizes")
+    if isinstance(blocks, tuple) and sum(blocks) != d_out:
+        raise ValueError(f"blocks={blocks} sum to {sum(blocks)}, not to the output dimension {d_out}, {found}")
