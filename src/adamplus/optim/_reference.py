@@ -12,7 +12,36 @@ from torch.optim.optimizer import ParamsT
 from . import _settings
 
 
-class AdamPlusReference(Optimizer):
+class ReferenceOptimizer(Optimizer):
+    """What the references share: w and ŵ are both stored, and the parameters hold one of them."""
+
+    training: bool = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "training": self.training}
+
+    def loss_before_step(self, closure: Callable[[], Any] | None) -> Any:
+        """The closure's loss. Raise in eval mode, in which gradients would be taken at w."""
+        if not self.training:
+            raise RuntimeError("step() in eval mode: gradients belong to ŵ. Call train() before the forward pass")
+        if closure is None:
+            return None
+        with torch.enable_grad():
+            return closure()
+
+    @torch.no_grad()
+    def train(self, mode: bool = True) -> None:
+        """Put ŵ into the parameters."""
+        for p, state in self.state.items():
+            p.copy_(state["w_hat" if mode else "w"])
+        self.training = mode
+
+    def eval(self) -> None:
+        """Put w into the parameters."""
+        self.train(False)
+
+
+class AdamPlusReference(ReferenceOptimizer):
     r"""Adam⁺ as printed in the paper, for any power p of the norm and any power a of β. It is slow and easy to check.
 
     .. math::
@@ -75,11 +104,6 @@ class AdamPlusReference(Optimizer):
         }
         super().__init__(params, defaults)
 
-    training: bool = True
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "training": self.training}
-
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a parameter group. Settings that it lacks are the optimizer's defaults."""
         if isinstance(param_group, dict):
@@ -89,13 +113,7 @@ class AdamPlusReference(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step: line 10 of the paper's loop (line 5 at first), then lines 7 to 9 of the next iteration."""
-        if not self.training:
-            raise RuntimeError("step() in eval mode: gradients belong to ŵ. Call train() before the forward pass")
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-
+        loss = self.loss_before_step(closure)
         moving: list[tuple[int, dict[str, Any], Tensor]] = []
         for i, group in enumerate(self.param_groups):
             beta = float(group["beta"])
@@ -137,17 +155,6 @@ class AdamPlusReference(Optimizer):
             or (scope == "global" and group["norm_scope"] == "global")
         ]
         return sum(float(torch.linalg.vector_norm(self.state[q]["z"].to(_double(q)))) ** 2 for q in vector) ** 0.5
-
-    @torch.no_grad()
-    def train(self, mode: bool = True) -> None:
-        """Put ŵ into the parameters."""
-        for p, state in self.state.items():
-            p.copy_(state["w_hat" if mode else "w"])
-        self.training = mode
-
-    def eval(self) -> None:
-        """Put w into the parameters."""
-        self.train(False)
 
 
 def _double(p: Tensor) -> torch.dtype:
