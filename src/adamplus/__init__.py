@@ -2,7 +2,17 @@
 
 from . import rivals as rivals
 from . import theory as theory
-from .optim import NIGT, AdamPlus, AdamPlusReference, NAdamPlus, ReduceOnPlateau, Stats, cifar_schedule, update_bn
+from .optim import (
+    NIGT,
+    AdamPlus,
+    AdamPlusReference,
+    NAdamPlus,
+    ReduceOnPlateau,
+    SpectralPlusReference,
+    Stats,
+    cifar_schedule,
+    update_bn,
+)
 
 __version__ = "0.1.0"
 
@@ -12,6 +22,7 @@ __all__ = [
     "AdamPlusReference",
     "NAdamPlus",
     "ReduceOnPlateau",
+    "SpectralPlusReference",
     "Stats",
     "cifar_schedule",
     "update_bn",

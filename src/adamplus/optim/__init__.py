@@ -6,6 +6,7 @@ from ._family import NIGT, NAdamPlus
 from ._optimizer import Stats
 from ._reference import AdamPlusReference
 from ._schedules import ReduceOnPlateau, cifar_schedule
+from ._spectral_reference import SpectralPlusReference
 
 __all__ = [
     "NIGT",
@@ -13,6 +14,7 @@ __all__ = [
     "AdamPlusReference",
     "NAdamPlus",
     "ReduceOnPlateau",
+    "SpectralPlusReference",
     "Stats",
     "cifar_schedule",
     "update_bn",
