@@ -227,10 +227,10 @@ def test_matrices_are_views_that_read_a_tensor_as_documented():
     linear = torch.arange(24.0).view(4, 6)
     (one,) = matrices(linear)
     assert torch.equal(one, linear[None])
-    assert [m.tolist() for m in matrices(linear, blocks=2)] == [[linear[:2].tolist()], [linear[2:].tolist()]]
+    assert [m.tolist() for m in matrices(linear, blocks=2)] == [[linear[:2].tolist(), linear[2:].tolist()]]
     assert [m.shape for m in matrices(linear, blocks=(1, 3))] == [(1, 1, 6), (1, 3, 6)]
     assert torch.equal(matrices(linear, transposed=True)[0], linear.T[None])
-    assert torch.equal(matrices(linear, transposed=True, blocks=3)[1], linear[:, 2:4].T[None])
+    assert torch.equal(matrices(linear, transposed=True, blocks=3)[0][1], linear[:, 2:4].T)
     experts = torch.arange(48.0).view(2, 4, 6)
     assert torch.equal(matrices(experts, stacked=True)[0], experts)
     assert torch.equal(matrices(experts, stacked=True, transposed=True, blocks=(2, 4))[1], experts[:, :, 2:].mT)
@@ -238,12 +238,14 @@ def test_matrices_are_views_that_read_a_tensor_as_documented():
     assert torch.equal(matrices(deep, stacked=True)[0], deep.flatten(0, 1))
     convolution = torch.arange(48.0).view(3, 4, 2, 2)
     assert torch.equal(matrices(convolution)[0], convolution.flatten(1)[None])
+    assert torch.equal(matrices(convolution, transposed=True)[0], convolution.flatten(1).T[None])
     for t, settings in [
         (linear, {"blocks": (1, 3)}),
         (linear, {"transposed": True, "blocks": 3}),
         (experts, {"stacked": True, "transposed": True, "blocks": 2}),
         (deep, {"stacked": True}),
         (convolution, {}),
+        (convolution, {"transposed": True}),
         (random(3, 4, 2, 2).to(memory_format=torch.channels_last), {}),
     ]:
         for m in matrices(t, **settings):
@@ -364,7 +366,7 @@ def test_settings_that_a_group_may_not_have_are_refused(settings: dict[str, Any]
         ((), {}, r"needs matrices, got shape \(\): use geometry='sign'"),
         ((5,), {}, r"needs matrices, got shape \(5,\): use geometry='sign'"),
         ((4, 6), {"stacked": True}, r"stacked=True needs at least 3 dimensions, got shape \(4, 6\)"),
-        ((4, 6, 3), {"transposed": True}, r"transposed=True needs a 2-D parameter, got shape \(4, 6, 3\)"),
+        ((4, 6, 3), {"transposed": True, "blocks": 2}, r"blocks=2 needs a 2-D parameter, got shape \(4, 6, 3\)"),
         ((4, 6), {"blocks": 3}, r"blocks=3 does not divide the output dimension 4, got shape \(4, 6\)"),
         ((4, 6), {"blocks": (2, 3)}, r"blocks=\(2, 3\) sum to 5, not to the output dimension 4"),
         ((4, 6), {"blocks": 4, "transposed": True}, "blocks=4 does not divide the output dimension 6"),

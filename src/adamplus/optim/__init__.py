@@ -6,6 +6,7 @@ from ._family import NIGT, NAdamPlus
 from ._optimizer import Stats
 from ._reference import AdamPlusReference
 from ._schedules import ReduceOnPlateau, cifar_schedule
+from ._spectral_plus import SpectralPlus
 from ._spectral_reference import SpectralPlusReference
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "AdamPlusReference",
     "NAdamPlus",
     "ReduceOnPlateau",
+    "SpectralPlus",
     "SpectralPlusReference",
     "Stats",
     "cifar_schedule",

@@ -10,10 +10,9 @@ from torch.optim.optimizer import ParamsT
 
 from . import _settings
 from ._checkpoint import is_called_by
-from ._execution import Columns, Gathered, capturing, choose, refuse_fused, refuse_step
+from ._execution import Gathered, capturing, choose, refuse_fused, refuse_step
 from ._optimizer import ExtrapolatingOptimizer
 from ._ranks import Joint, JointError, refuse_process_group
-from ._state import separate, suit
 
 
 class AdamPlus(ExtrapolatingOptimizer):
@@ -130,10 +129,6 @@ class AdamPlus(ExtrapolatingOptimizer):
         super().__init__(params, defaults)
 
     NAME, METHOD = "Adam⁺", ("norm_power", "beta_power")
-    _plan: Any = None
-    """Plan of the next fused step."""
-    _captured: list[Any]
-    """Plans that CUDA graphs replay."""
     _joint: Joint | None = None
     """The ranks that share the parameters."""
 
@@ -193,11 +188,7 @@ class AdamPlus(ExtrapolatingOptimizer):
         """Gather what has a gradient, with its state."""
         # torch.compile would compile the step again whenever the list of captured plans grows.
         captured = [] if compiling else self._captured
-        columns: list[Columns] = []
-        for group in self.param_groups:
-            own = Columns([], [], [], [], [])
-            self._init_group(group, *own, compiling)
-            columns.append(own)
+        columns = [self._columns(group, compiling) for group in self.param_groups]
         return Gathered(self.param_groups, columns, self.state, self._joint, *self._amp(), captured)
 
     def _is_shared(self) -> bool:
@@ -234,28 +225,13 @@ class AdamPlus(ExtrapolatingOptimizer):
         zs: list[Tensor],
         offsets: list[Tensor],
         steps: list[Tensor],
+        directions: list[Tensor],
         compiling: bool,
     ) -> None:
-        """Gather what has a gradient, with its state. torch.compile runs this method, by name, outside of the graph."""
         if group is self.param_groups[0]:
             self._find_other_ranks(compiling)
-        self._make_states(group)
-        fused = group["fused"]
-        for p in group["params"]:
-            if (g := p.grad) is None:
-                continue
-            state = self.state[p]
-            if fused:
-                suit(p, state)
-            if compiling and separate(state):
-                self._plan = None
-            params.append(p)
-            grads.append(g)
-            zs.append(state["z"])
-            offsets.append(state["offset"])
-            steps.append(state["step"])
+        super()._init_group(group, params, grads, zs, offsets, steps, directions, compiling)
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy without the process group would divide by the wrong norm; with it, pickle raises.
-        own = {"process_group": self.process_group, "_torn": self._torn, "_training": self._training, "_captured": []}
-        return {**super().__getstate__(), **own}
+        return {**super().__getstate__(), "process_group": self.process_group}

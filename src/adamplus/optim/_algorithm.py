@@ -67,6 +67,8 @@ class Part:
     norms: Tensor = field(default_factory=Tensor)
     skip: Tensor | None = None
     """Flag: the step changes nothing if it is set. None if the step is sure to be taken."""
+    direction: list[Tensor] = field(default_factory=list)
+    """D(z) of the last step, if SpectralPlus keeps it. Empty otherwise."""
     written: bool = False
     """Whether the step has begun to write: an error after this leaves parameters that have half moved."""
 
@@ -76,6 +78,7 @@ class Part:
         taken = ([column[i] for i in rows] for column in columns)
         part = Part(*taken, index=[self.index[i] for i in rows], run=run, copies=self.copies)
         part.seeds = None if self.seeds is None else [self.seeds[i] for i in rows]
+        part.direction = [self.direction[i] for i in rows if self.direction]
         return part
 
 
@@ -110,7 +113,7 @@ def adam_plus(
         lr, beta = scalar(group.settings, "lr"), scalar(group.settings, "beta")
         # line 7: η_t = α β^a / max(‖z_t‖^p, ε₀)
         eta = lr * beta ** group.settings["beta_power"] / _denominator(norm, group.settings)
-        rate, offset = _extrapolated(eta, beta, group.settings)
+        rate, offset = extrapolated(eta, beta, group.settings)
         for x in group.parts:
             x.skip = skip
             x.run.second(x, rate, offset)
@@ -178,7 +181,7 @@ class ListExecution(Execution):
         """Add one to each step count."""
 
 
-def _extrapolated(eta: Tensor, beta: float | Tensor, group: dict[str, Any]) -> tuple[Tensor, Tensor]:
+def extrapolated(eta: Tensor, beta: float | Tensor, group: dict[str, Any]) -> tuple[Tensor, Tensor]:
     """The rate (1 + ℓ) η that leads from w_t to ŵ_{t+1}, and the offset ℓ η that leads from ŵ_{t+1} to w_{t+1}."""
     if group["lookahead"] is None:  # the paper's ℓ = 1/β − 1
         return eta / beta, eta * (1 / beta - 1)

@@ -5,13 +5,15 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from ._checkpoint import dtypes_by_name, is_called_by_checkpoint, loading
+from ._execution import Columns
 from ._layout import ORDINARY, is_sharded
 from ._modes import Switchable
-from ._state import new_record, new_states, refuse_dtype
+from ._state import new_record, new_states, refuse_dtype, separate, suit
 
 
 class Stats(NamedTuple):
@@ -31,6 +33,11 @@ class Stats(NamedTuple):
 
 class ExtrapolatingOptimizer(Switchable):
     """An optimizer that averages gradients taken ahead of w. A subclass takes the step itself, in `_step`."""
+
+    _plan: Any = None
+    """Plan of the next fused step."""
+    _captured: list[Any]
+    """Plans that CUDA graphs replay."""
 
     NAME: ClassVar[str]
     """Name of the method."""
@@ -140,6 +147,42 @@ class ExtrapolatingOptimizer(Switchable):
     def _after_failure(self, error: Exception) -> None:
         """Note that a step has failed."""
 
+    def _columns(self, group: dict[str, Any], compiling: bool) -> Columns:
+        """The parameters of a group that have a gradient, with their state."""
+        columns = Columns([], [], [], [], [], [])
+        self._init_group(group, *columns, compiling)
+        return columns
+
+    def _init_group(
+        self,
+        group: dict[str, Any],
+        params: list[Tensor],
+        grads: list[Tensor],
+        zs: list[Tensor],
+        offsets: list[Tensor],
+        steps: list[Tensor],
+        directions: list[Tensor],
+        compiling: bool,
+    ) -> None:
+        """Gather what has a gradient, with its state. torch.compile runs this method, by name, outside of the graph."""
+        self._make_states(group)
+        fused = group["fused"]
+        for p in group["params"]:
+            if (g := p.grad) is None:
+                continue
+            state = self.state[p]
+            if fused:
+                suit(p, state)
+            if compiling and separate(state):
+                self._plan = None
+            params.append(p)
+            grads.append(g)
+            zs.append(state["z"])
+            offsets.append(state["offset"])
+            steps.append(state["step"])
+            if "direction" in state:
+                directions.append(state["direction"])
+
     def _make_states(self, group: dict[str, Any]) -> None:
         new = [p for p in group["params"] if not self.state.get(p) and p.grad is not None]
         if not new:
@@ -197,6 +240,9 @@ class ExtrapolatingOptimizer(Switchable):
         with loading(self, self._check):
             super().load_state_dict(state_dict)
             self._warn_of_another_mode()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_torn": self._torn, "_training": self._training, "_captured": []}
 
 
 def _observed(optimizer: Optimizer) -> bool:

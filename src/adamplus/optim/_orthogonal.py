@@ -177,14 +177,15 @@ def _steps_of_gram(x: Tensor, gram: Tensor, steps: Steps, scale: float) -> Tenso
 def matrices(
     t: Tensor, *, stacked: bool = False, transposed: bool = False, blocks: int | tuple[int, ...] = 1
 ) -> list[Tensor]:
-    """A tensor as batches of matrices, one [b, d_out, d_in] for each block; b is 1 unless `stacked`.
+    """A tensor as batches of matrices [b, d_out, d_in]: one of all equal blocks, or one for each block.
 
     They are views of t, so that writing into them writes into t, if `is_viewable(t, stacked)`; else they are copies.
     The columns of a convolution's matrices, and the matrices of a stack with several dimensions, have the order of t's
     memory: U Vᵀ of a matrix with permuted columns is U Vᵀ with the same permutation.
 
     Args:
-        t: a tensor of at least 2 dimensions. The first is d_out, all others together are d_in.
+        t: a tensor of at least 2 dimensions. The first is d_out and all others together are d_in. With `transposed`, it
+            is the other way round, as in the weight of a transposed convolution.
         stacked: all dimensions but the last two count matrices.
         transposed: matrices are stored as (d_in, d_out).
         blocks: the number of equal blocks that d_out consists of, or their sizes.
@@ -193,6 +194,8 @@ def matrices(
     order = _memory_order(t, _merged(t, stacked))
     batch = t.permute(*order, -2, -1).flatten(0, -3) if stacked else t.permute(0, *order).flatten(1)[None]
     batch = batch.mT if transposed else batch
+    if isinstance(blocks, int) and len(batch) == 1:  # thousands, if each channel of a convolution is a block
+        return [batch[0].unflatten(0, (blocks, batch.shape[1] // blocks))]
     return list(batch.split(_block_sizes(batch.shape[1], blocks), dim=1))
 
 
@@ -321,11 +324,12 @@ def _check_shape(shape: torch.Size, stacked: bool, transposed: bool, blocks: int
         )
     if stacked and len(shape) < 3:
         raise ValueError(f"stacked=True needs at least 3 dimensions, {found}: use stacked=False for one matrix")
-    if transposed and not stacked and len(shape) != 2:
+    if transposed and not stacked and len(shape) != 2 and blocks != 1:
         raise ValueError(
-            f"transposed=True needs a 2-D parameter, {found}: use stacked=True if its last two are matrices"
+            f"transposed=True with blocks={blocks} needs a 2-D parameter, {found}: use stacked=True if its last two "
+            "dimensions are matrices"
         )
-    d_out = shape[(-1 if transposed else -2) if stacked else (1 if transposed else 0)]
+    d_out = shape[-1 if transposed else -2] if stacked else math.prod(shape[1:]) if transposed else shape[0]
     if isinstance(blocks, int) and d_out % blocks != 0:
         raise ValueError(f"blocks={blocks} does not divide the output dimension {d_out}, {found}: pass their sizes")
     if isinstance(blocks, tuple) and sum(blocks) != d_out:

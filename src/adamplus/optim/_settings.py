@@ -10,6 +10,8 @@ from torch import Tensor
 
 NormScope: TypeAlias = Literal["global", "group", "tensor"]
 SCOPES = get_args(NormScope)
+FLAGS = ("decoupled_weight_decay", "maximize", "stacked", "transposed", "keep_direction")
+EXECUTION_FLAGS = ("foreach", "fused", "capturable", "differentiable", "stochastic_rounding", "skip_nonfinite")
 STATE_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 RULES: dict[str, tuple[Callable[[float], bool], tuple[str, str]]] = {
     "lr": (lambda x: 0 <= x < math.inf, ("finite and at least 0", ": to ascend, pass maximize=True")),
@@ -43,14 +45,14 @@ def check_method(settings: dict[str, Any]) -> None:
 
 def check_plain(settings: dict[str, Any]) -> None:
     """Check settings that may have changed since the group was made, without reading a tensor."""
-    for name in RULES:
+    for name in [name for name in RULES if name in settings]:
         value = settings[name]
         if (name in ("lr", "beta") and isinstance(value, Tensor)) or (name == "lookahead" and value is None):
             continue
         check_number(name, _plain_number(name, value, " or None" if name == "lookahead" else ""))
-    if settings["norm_scope"] not in SCOPES:
-        raise ValueError(f"norm_scope must be one of {', '.join(map(repr, SCOPES))}, got {settings['norm_scope']!r}")
-    for name in ("decoupled_weight_decay", "maximize"):
+    if (scope := settings.get("norm_scope", "global")) not in SCOPES:
+        raise ValueError(f"norm_scope must be one of {', '.join(map(repr, SCOPES))}, got {scope!r}")
+    for name in [name for name in FLAGS if name in settings]:
         _check_flag(name, settings[name])
 
 
@@ -63,19 +65,20 @@ def check_number(name: str, value: float) -> None:
 
 def check_execution(settings: dict[str, Any]) -> None:
     """Raise for a setting of how the step is executed."""
-    for name in ("foreach", "fused", "capturable", "differentiable", "stochastic_rounding", "skip_nonfinite"):
+    for name in [name for name in EXECUTION_FLAGS if name in settings]:
         _check_flag(name, settings[name], or_none=name in ("foreach", "fused"))
+    differentiable = settings.get("differentiable", False)
     if settings["fused"] and settings["foreach"]:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together: leave one of them None")
-    if settings["fused"] and settings["differentiable"]:
+    if settings["fused"] and differentiable:
         raise RuntimeError("`fused` does not support `differentiable`: leave fused=None")
-    if settings["foreach"] and settings["differentiable"]:
+    if settings["foreach"] and differentiable:
         raise RuntimeError("foreach=True and differentiable=True exclude each other: leave foreach=None")
-    if settings["stochastic_rounding"] and settings["differentiable"]:
+    if settings["stochastic_rounding"] and differentiable:
         raise RuntimeError(
             "stochastic_rounding=True and differentiable=True exclude each other: noise has no derivative"
         )
-    if settings["capturable"] and settings["differentiable"]:
+    if settings["capturable"] and differentiable:
         raise RuntimeError("capturable=True and differentiable=True exclude each other: a graph has no autograd")
 
 

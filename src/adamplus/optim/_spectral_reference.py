@@ -91,9 +91,7 @@ class SpectralPlusReference(ReferenceOptimizer):
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         try:
-            for name in ("lr", "beta", "lookahead", "weight_decay"):
-                if group[name] is not None:
-                    _settings.check_number(name, float(group[name]))
+            _settings.check_method(group)
             check_geometry(group, group["params"])
         except (TypeError, ValueError):
             self.param_groups.pop()

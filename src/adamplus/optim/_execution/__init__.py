@@ -8,11 +8,37 @@ native          both passes in C (native.c)
 differentiable  out of place, for autograd
 fused           Triton kernels
 skipping        steps that are skipped because ‖z‖ is not finite
+spectral        parts of a group of SpectralPlus
 rounding        stochastic rounding to bfloat16
 """
 
-from .choice import capturing, choose, refuse_fused, refuse_step
-from .lists import Columns, Gathered, real
+from .choice import (
+    capturing,
+    choose,
+    refuse_capture,
+    refuse_fused,
+    refuse_gradient,
+    refuse_step,
+    wants_foreach,
+    wants_fused,
+)
+from .lists import Columns, Gathered, real, whole
 from .plain import PLAIN
+from .spectral import spectral_parts
 
-__all__ = ["PLAIN", "Columns", "Gathered", "capturing", "choose", "real", "refuse_fused", "refuse_step"]
+__all__ = [
+    "PLAIN",
+    "Columns",
+    "Gathered",
+    "capturing",
+    "choose",
+    "real",
+    "refuse_capture",
+    "refuse_fused",
+    "refuse_gradient",
+    "refuse_step",
+    "spectral_parts",
+    "wants_foreach",
+    "wants_fused",
+    "whole",
+]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .. import _settings
 from .._layout import ORDINARY, is_sharded, local
+from .._ranks import Joint
 from .differentiable import DifferentiableLists
 from .foreach import FOREACH
 from .lists import Gathered, Groups, Lists, State
@@ -29,11 +30,11 @@ def choose(gathered: Gathered, differentiable: bool) -> Stepper:
     """Return what takes this step."""
     if differentiable:
         return DifferentiableLists()
-    if _wants_fused(gathered):
+    if wants_fused(gathered.groups, gathered.state, gathered.joint):
         from .fused import Fused, FusedOperator
 
         return FusedOperator() if torch.compiler.is_compiling() else Fused()
-    return Lists(FOREACH if _wants_foreach(gathered.groups) else PLAIN)
+    return Lists(FOREACH if wants_foreach(gathered.groups) else PLAIN)
 
 
 def refuse_step(groups: Groups, state: State, differentiable: bool) -> None:
@@ -54,15 +55,23 @@ def refuse_step(groups: Groups, state: State, differentiable: bool) -> None:
                     f"parameter {j} of group {i} is a leaf that requires a gradient, and "
                     "differentiable=True writes into it: give the optimizer p.clone()"
                 )
-            if (g := p.grad) is not None and g.layout != torch.strided:
-                raise RuntimeError(
-                    f"parameter {j} of group {i} has a sparse gradient, and ‖z‖ needs dense ones: "
-                    "use sparse=False in the layer that makes it, or p.grad = p.grad.to_dense()"
-                )
-        if not group["capturable"] and not group["fused"] and capturing():
-            raise RuntimeError(
-                "a CUDA graph is being captured, and the step count is on the host: pass capturable=True"
-            )
+            refuse_gradient(p, i, j)
+        refuse_capture(group)
+
+
+def refuse_gradient(p: Tensor, i: int, j: int) -> None:
+    """Raise if parameter j of group i has a sparse gradient."""
+    if (g := p.grad) is not None and g.layout != torch.strided:
+        raise RuntimeError(
+            f"parameter {j} of group {i} has a sparse gradient, and z needs dense ones: "
+            "use sparse=False in the layer that makes it, or p.grad = p.grad.to_dense()"
+        )
+
+
+def refuse_capture(group: dict[str, Any]) -> None:
+    """Raise if a CUDA graph is being captured and the group's step counts are on the host."""
+    if not group["capturable"] and not group["fused"] and capturing():
+        raise RuntimeError("a CUDA graph is being captured, and the step count is on the host: pass capturable=True")
 
 
 def refuse_fused(groups: Groups, state: State) -> None:
@@ -84,21 +93,22 @@ def capturing() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
-def _wants_fused(gathered: Gathered) -> bool:
-    groups = gathered.groups
+def wants_fused(groups: Groups, state: State, joint: Joint | None = None) -> bool:
+    """Whether fused kernels step these groups."""
     fused = [group["fused"] for group in groups]
     params = [p for group in groups for p in group["params"]]
     if torch.compiler.is_compiling():  # a compiler fuses the lists, unless fused kernels are requested
-        wanted = all(fused) and gathered.joint is None
+        wanted = all(fused) and joint is None
     elif {*fused, *(group["foreach"] for group in groups)} == {None}:
-        wanted = _on_cuda(params) and _refusal(groups, gathered.state) is None
+        wanted = _on_cuda(params) and _refusal(groups, state) is None
     else:
         wanted = True in fused
     # Without gradients there is nothing to launch, and `Lists` still joins the sum over ranks.
     return wanted and any(p.grad is not None for p in params)
 
 
-def _wants_foreach(groups: Groups) -> bool:
+def wants_foreach(groups: Groups) -> bool:
+    """Whether foreach takes the steps that nothing faster can take."""
     foreach = [group["foreach"] for group in groups]
     if True in foreach or False in foreach:
         return False not in foreach

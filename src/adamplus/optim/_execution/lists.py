@@ -29,6 +29,8 @@ class Columns(NamedTuple):
     zs: list[Tensor]
     offsets: list[Tensor]
     steps: list[Tensor]
+    directions: list[Tensor]
+    """D(z) of each, if SpectralPlus keeps it. Empty otherwise."""
 
 
 @dataclass
@@ -101,16 +103,7 @@ class Lists:
 
     def _parts(self, group: Group, shares: list[Share], columns: Columns) -> list[Part]:
         """Parts of a group. Equally many ranks have the tensors of a part."""
-        params, grads, zs, offsets, steps = columns
-        if _is_ordinary(params, grads, zs):
-            w_hat, g, z = params, grads, zs
-        else:
-            w_hat, z = ([real(local(t)) for t in tensors] for tensors in (params, zs))
-            g = [real(local_gradient(g, p)) for g, p in zip(grads, params, strict=True)]
-        part = Part(w_hat, g, z, offsets, steps, list(range(len(zs))), self.run)
-        if group.settings["stochastic_rounding"]:
-            salts = [salt(group.number, j, own.number) for j, own in zip(group.numbers, shares, strict=True)]
-            part.seeds = seeds(salts, steps)
+        part = whole(group, shares, columns, self.run)
         alike: dict[int, list[int]] = {}
         for row, own in enumerate(shares):
             alike.setdefault(own.copies, []).append(row)
@@ -120,6 +113,21 @@ class Lists:
             some.copies = copies
             found += self.run.parts(some)
         return found
+
+
+def whole(group: Group, shares: list[Share], columns: Columns, run: Plain) -> Part:
+    """One part of all tensors of a group that have a gradient."""
+    params, grads, zs, offsets, steps, directions = columns
+    if _is_ordinary(params, grads, zs):
+        w_hat, g, z = params, grads, zs
+    else:
+        w_hat, z = ([real(local(t)) for t in tensors] for tensors in (params, zs))
+        g = [real(local_gradient(g, p)) for g, p in zip(grads, params, strict=True)]
+    part = Part(w_hat, g, z, offsets, steps, list(range(len(zs))), run, direction=list(map(local, directions)))
+    if group.settings["stochastic_rounding"]:
+        salts = [salt(group.number, j, own.number) for j, own in zip(group.numbers, shares, strict=True)]
+        part.seeds = seeds(salts, steps)
+    return part
 
 
 def real(tensor: Tensor) -> Tensor:

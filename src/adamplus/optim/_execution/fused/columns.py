@@ -20,7 +20,8 @@ class TensorColumns(NamedTuple):
 class GroupColumns(NamedTuple):
     """One row for each group (float64): its settings.
 
-    `lookahead` is −1 for the paper's 1/β − 1. `coupled` or `decoupled` is λ. `sign` is −1 to maximize.
+    `lookahead` is −1 for the paper's 1/β − 1. `coupled` or `decoupled` is λ. `sign` is −1 to maximize. `scale` is 1
+    for Adam⁺, and s in the directions of SpectralPlus.
     """
 
     lr: float
@@ -32,6 +33,7 @@ class GroupColumns(NamedTuple):
     coupled: float
     decoupled: float
     sign: float
+    scale: float
 
 
 class CoefficientColumns(NamedTuple):

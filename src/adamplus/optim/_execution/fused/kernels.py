@@ -49,6 +49,7 @@ LOOKAHEAD = _column(GroupColumns, "lookahead")
 COUPLED = _column(GroupColumns, "coupled")
 DECOUPLED = _column(GroupColumns, "decoupled")
 SIGN = _column(GroupColumns, "sign")
+SCALE = _column(GroupColumns, "scale")
 SETTINGS = _count(GroupColumns)
 
 OLD_OFFSET = _column(CoefficientColumns, "old_offset")
@@ -193,7 +194,7 @@ def step_sizes(
             there = inside & (tl.load(gradients + rows, mask=inside, other=0) != 0)
             some |= there.to(tl.int32)
             group = tl.load(table + rows * COLUMNS + GROUP, mask=inside, other=0)
-            eta = _eta(settings, group, norm)
+            eta = _eta(settings, group, norm) * tl.load(settings + group * SETTINGS + SCALE)
             lr = tl.load(settings + group * SETTINGS + LR)
             beta = tl.load(settings + group * SETTINGS + BETA)
             decoupled = tl.load(settings + group * SETTINGS + DECOUPLED)
@@ -291,18 +292,26 @@ def _store(pointer, at, size, values, MASKED: tl.constexpr):
 
 
 @triton.jit
+def _direction(z, SIGNS: tl.constexpr):
+    """D(z)/s: z itself for Adam⁺, and its sign for SpectralPlus, where z − z turns inf and NaN into NaN."""
+    if SIGNS:
+        return tl.where(z > 0.0, 1.0, tl.where(z < 0.0, -1.0, 0.0)) + (z - z)
+    return z
+
+
+@triton.jit
 def _update_block(
     p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, seed,
-    DECAY: tl.constexpr, STOCHASTIC: tl.constexpr, MASKED: tl.constexpr,
+    DECAY: tl.constexpr, SIGNS: tl.constexpr, STOCHASTIC: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     ps = _load(p, at, size, MASKED)
     gs = _load(g, at, size, MASKED) * multiplier
     if DECAY:
         gs += coupled * ps
     zs = _load(z, at, size, MASKED)
-    w = (ps + old_offset * zs) * keep  # w_t = ŵ_t + c_{t−1} z_{t−1}
+    w = (ps + old_offset * _direction(zs, SIGNS)) * keep  # w_t = ŵ_t + c_{t−1} z_{t−1}
     zs = _narrowed(tl.where(weight == 1.0, gs, zs + weight * (gs - zs)), z)  # lines 5 and 10
-    ps = w - rate * zs  # lines 8 and 9, with the z that will undo them
+    ps = w - rate * _direction(zs, SIGNS)  # lines 8 and 9, with the z that will undo them
     ps = _rounded(ps, _noise(at, seed)) if STOCHASTIC else _narrowed(ps, p)
     _store(z, at, size, zs, MASKED)
     _store(p, at, size, ps, MASKED)
@@ -312,8 +321,8 @@ def _update_block(
 def second(
     table, gradients, settings, worker_rows, first_worker, scale, found_inf, coefficients,
     p_type: tl.constexpr, g_type: tl.constexpr, z_type: tl.constexpr,
-    HAS_SCALE: tl.constexpr, HAS_FOUND_INF: tl.constexpr, DECAY: tl.constexpr, STOCHASTIC: tl.constexpr,
-    ALIGNED: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
+    HAS_SCALE: tl.constexpr, HAS_FOUND_INF: tl.constexpr, DECAY: tl.constexpr, SIGNS: tl.constexpr,
+    STOCHASTIC: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Second pass: undo the last extrapolation, average and move. 20 bytes per float32 parameter."""
     # Backwards, last workers and blocks first: what the first pass read last is still in the cache.
@@ -345,12 +354,14 @@ def second(
         if start + BLOCK > size:
             at = start + tl.arange(0, BLOCK)
             _update_block(
-                p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, seed, DECAY, STOCHASTIC, True
-            )
+                p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, seed,
+                DECAY, SIGNS, STOCHASTIC, True,
+            )  # fmt: skip
             start -= stride
         while start >= first:
             at = start + tl.arange(0, BLOCK)
             _update_block(
-                p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, seed, DECAY, STOCHASTIC, False
-            )
+                p, g, z, at, size, multiplier, coupled, old_offset, weight, rate, keep, seed,
+                DECAY, SIGNS, STOCHASTIC, False,
+            )  # fmt: skip
             start -= stride

@@ -17,6 +17,7 @@ from torch.autograd.graph import increment_version
 from ... import _settings
 from ..._layout import ALONE, ORDINARY, Share, is_sharded, local, local_gradient
 from ..._ranks import Joint
+from ..._spectral import scale_of
 from ..._state import count_skipped, scalar_dtype, suit, together
 from .. import lists
 from ..choice import capturing
@@ -29,6 +30,7 @@ LOCAL = operator.attrgetter("_local_tensor")
 NUMBERS = operator.itemgetter(
     "lr", "beta", "beta_power", "norm_power", "eps", "lookahead", "weight_decay", "decoupled_weight_decay", "maximize"
 )
+SIGN_NUMBERS = operator.itemgetter("lr", "beta", "lookahead", "weight_decay", "maximize", "scale")
 PARAMS, RECORD, SKIPS = map(operator.itemgetter, ("params", "record", "skip_nonfinite"))
 
 
@@ -50,6 +52,8 @@ class Plan:
     def __init__(self, groups: lists.Groups, state: lists.State, joint: Joint | None = None) -> None:
         device = next(p.device for group in groups for p in group["params"])
         _prepare(groups, state, device)
+        # Steps of signs have no norm, and so no first pass.
+        self.is_signs = all(is_sign(group) for group in groups)
         self.joint, self.traits, self.held = joint, _traits(groups), list(_held(groups, state))
         places = [(g, i, p) for g, group in enumerate(groups) for i, p in enumerate(group["params"]) if state.get(p)]
         shares = [ALONE if joint is None else joint.share(g, i) for g, i, _ in places]
@@ -112,12 +116,13 @@ class Plan:
                 if places is None or not self.tables.locate(begin, places):
                     return False
                 seen.append(gradients)
-                self.tables.first(number, scale)
+                if not self.is_signs:
+                    self.tables.first(number, scale)
             if not (any(self.tables.at) and self._holds(groups, state)):
                 return False
             if self.joint is not None:
                 self.tables.sum_over(self.joint)
-            if any(map(SKIPS, groups)):
+            if not self.is_signs and any(map(SKIPS, groups)):
                 found_inf, skipped = self.tables.skip(found_inf)
                 count_skipped(map(RECORD, groups), skipped)
             self.torn = True  # until both kernels are launched: the first of them writes offsets, the second ŵ
@@ -148,7 +153,7 @@ class Plan:
 
     def configure(self, groups: lists.Groups) -> None:
         """Copy the groups' settings to the device, if they have changed."""
-        numbers = list(chain.from_iterable(map(NUMBERS, groups)))
+        numbers = list(chain.from_iterable(map(SIGN_NUMBERS if self.is_signs else NUMBERS, groups)))
         if not self.numbers or not all(map(operator.is_, numbers, self.numbers)):
             self._configure(groups)
             self.numbers = numbers
@@ -189,16 +194,24 @@ class Fused:
 def settings(group: dict[str, Any]) -> GroupColumns:
     """Row of the table of settings. lr and β may be tensors."""
     coupled = _coupled(group)
+    if is_sign(group):
+        # η = lr, whatever the norm is, and D = s · sign(z)
+        powers = {"beta_power": 0.0, "norm_power": 0.0, "eps": 0.0, "scale": scale_of(group)}
+    else:
+        powers = {
+            "beta_power": group["beta_power"],
+            "norm_power": group["norm_power"],
+            "eps": group["eps"],
+            "scale": 1.0,
+        }
     return GroupColumns(
         lr=group["lr"],
         beta=group["beta"],
-        beta_power=group["beta_power"],
-        norm_power=group["norm_power"],
-        eps=group["eps"],
         lookahead=-1.0 if group["lookahead"] is None else group["lookahead"],
         coupled=coupled,
         decoupled=group["weight_decay"] - coupled,
         sign=-1.0 if group["maximize"] else 1.0,
+        **powers,
     )
 
 
@@ -215,7 +228,7 @@ def refusal(groups: lists.Groups, state: lists.State) -> str | None:
                 return f"offset of parameter {i} of group {g} is {own['offset'].dtype}"
             if p.grad is not None and p.grad.dtype not in TYPES and p.dtype in TYPES:
                 return f"the gradient of parameter {i} of group {g} is {p.grad.dtype}"
-            if is_sharded(p) and group["norm_scope"] != "global":
+            if is_sharded(p) and _scope(group) != "global":
                 return what + f"a DTensor, and norm_scope is {group['norm_scope']!r}"
             p = local(p)
             if type(p) not in ORDINARY:
@@ -233,7 +246,13 @@ def refusal(groups: lists.Groups, state: lists.State) -> str | None:
 
 def traits_of(group: dict[str, Any]) -> GroupTraits:
     """What the tables depend on in a group."""
-    return GroupTraits(group["record"], group["norm_scope"], _coupled(group) != 0, group["stochastic_rounding"])
+    own = (_coupled(group) != 0, group["stochastic_rounding"], is_sign(group))
+    return GroupTraits(group["record"], _scope(group), *own)
+
+
+def is_sign(group: dict[str, Any]) -> bool:
+    """Whether a group is one of SpectralPlus with signs."""
+    return group.get("geometry") == "sign"
 
 
 def _row(g: int, i: int, p: Tensor, state: dict[str, Tensor], share: Share) -> TensorRow:
@@ -270,7 +289,7 @@ def _prepare(groups: lists.Groups, state: lists.State, device: torch.device) -> 
 def _traits(groups: lists.Groups) -> list[Any]:
     """Settings that are in the tables, or decide how a step is executed."""
     return [
-        (len(g["params"]), g["norm_scope"], _coupled(g) != 0, g["stochastic_rounding"], g["fused"], g["foreach"])
+        (len(g["params"]), _scope(g), _coupled(g) != 0, g["stochastic_rounding"], g["fused"], g["foreach"])
         for g in groups
     ]
 
@@ -281,5 +300,9 @@ def _held(groups: lists.Groups, state: lists.State) -> Iterable[Any]:
     return chain(map(RECORD, groups), parameters, states)
 
 
+def _scope(group: dict[str, Any]) -> str:
+    return group.get("norm_scope", "global")
+
+
 def _coupled(group: dict[str, Any]) -> float:
-    return 0.0 if group["decoupled_weight_decay"] else group["weight_decay"]
+    return 0.0 if group.get("decoupled_weight_decay", True) else group["weight_decay"]

@@ -41,6 +41,8 @@ class GroupTraits(NamedTuple):
     scope: str
     is_coupled: bool
     is_stochastic: bool
+    is_sign: bool = False
+    """Whether steps are those of SpectralPlus with signs."""
 
 
 class Kind(NamedTuple):
@@ -50,6 +52,7 @@ class Kind(NamedTuple):
     gradient: torch.dtype
     z: torch.dtype
     is_coupled: bool
+    is_sign: bool
     is_stochastic: bool
     is_aligned: bool
 
@@ -85,7 +88,8 @@ class Tables:
         def kind(row: TensorRow) -> Kind:
             group = groups[row.group]
             is_stochastic = group.is_stochastic and row.p.dtype == torch.bfloat16
-            return Kind(row.p.dtype, row.gradient_dtype, row.z.dtype, group.is_coupled, is_stochastic, row.aligned)
+            traits = (group.is_coupled, group.is_sign, is_stochastic, row.aligned)
+            return Kind(row.p.dtype, row.gradient_dtype, row.z.dtype, *traits)
 
         def scope(row: TensorRow) -> tuple[int, int, int]:
             return _scope(groups[row.group].scope, row.group, row.number)
@@ -154,7 +158,7 @@ class Tables:
         self.records = self._table(records, torch.int64, device)
         self.settings = torch.empty(len(groups), len(GroupColumns._fields), dtype=torch.float64, device=device)
         self.coefficients = torch.empty(len(rows), len(CoefficientColumns._fields), dtype=torch.float32, device=device)
-        self.partial = torch.empty(first[-1], dtype=torch.float64, device=device)
+        self.partial = torch.zeros(first[-1], dtype=torch.float64, device=device)
         self.scope_norms = torch.empty(len(scopes), dtype=torch.float64, device=device)
         copies = [row.share.copies for row, count in zip(rows, workers, strict=True) for _ in range(count)]
         # What counts of each worker's squares, where several ranks have the same part of the model.
@@ -242,8 +246,8 @@ class Tables:
         for first, count, kind in self.launches:
             types = (TYPES[kind.p], TYPES[kind.gradient], TYPES[kind.z])
             options = (
-                scale is not None, found_inf is not None, kind.is_coupled, kind.is_stochastic, kind.is_aligned, BLOCK,
-                self.early,
+                scale is not None, found_inf is not None, kind.is_coupled, kind.is_sign, kind.is_stochastic,
+                kind.is_aligned, BLOCK, self.early,
             )  # fmt: skip
             arguments = (*tables, first, scale_at, inf_at, self.coefficients, *types, *options)
             launched.append(_launch(kernels.second, count, WARPS, self.early, *arguments))

@@ -1,0 +1,21 @@
+"""Parts of a group of SpectralPlus: which tensors are stepped together, and by which list operations."""
+
+from .._algorithm import Part
+from .foreach import FOREACH
+from .plain import PLAIN
+
+# Elements of a part, for which there are temporaries: its directions, and matrices of one shape as a batch. On a CPU,
+# z is still in the cache when its direction is computed.
+PART, CPU_PART = 1 << 25, 1 << 20
+
+
+def spectral_parts(part: Part, foreach: bool) -> list[Part]:
+    """Divide a part into those of one device, set of dtypes and shape, of bounded size."""
+    run = FOREACH if foreach else PLAIN
+    rows: dict[tuple[object, ...], list[int]] = {}
+    sizes: dict[tuple[object, ...], int] = {}
+    for i, (w_hat, g, z) in enumerate(zip(part.w_hat, part.g, part.z, strict=True)):
+        kind = (w_hat.device, w_hat.dtype, g.dtype, z.dtype, *(z.shape if z.ndim > 1 else ()))
+        sizes[kind] = sizes.get(kind, 0) + z.numel()
+        rows.setdefault((sizes[kind] // (CPU_PART if z.is_cpu else PART), *kind), []).append(i)
+    return [part.take(chosen, run) for chosen in rows.values()]

@@ -1,0 +1,282 @@
+"""`SpectralPlus`: Adam⁺'s extrapolated average with steps of steepest descent in a norm per layer."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from . import _settings
+from ._algorithm import Group, Part, scalar
+from ._execution import (
+    PLAIN,
+    Gathered,
+    choose,
+    refuse_capture,
+    refuse_fused,
+    refuse_gradient,
+    spectral_parts,
+    wants_foreach,
+    wants_fused,
+    whole,
+)
+from ._layout import ALONE, local
+from ._optimizer import ExtrapolatingOptimizer, Stats
+from ._orthogonal import check_geometry
+from ._spectral import known_direction, spectral_plus
+
+Geometry: TypeAlias = Literal["spectral", "sign"]
+LAYOUT = ("geometry", "stacked", "transposed", "blocks", "keep_direction")
+"""Settings that D(z) depends on, except for its scale. They may not change once a group has taken a step."""
+
+
+class SpectralPlus(ExtrapolatingOptimizer):
+    r"""SpectralPlus averages gradients taken ahead of w and takes steps of steepest descent in a norm per layer.
+
+    It keeps one state buffer, z, for each parameter, as Adam⁺ does. Hidden matrices take spectral steps, and everything
+    else (embeddings, output heads, vectors) sign steps. `spectral_groups(model)` makes the groups.
+
+    .. math::
+        z_t &= (1-\beta) z_{t-1} + \beta g_t(\hat w_t), \qquad z_0 = g_0(w_0) \\
+        w_{t+1} &= (1 - \text{lr} \lambda) w_t - \text{lr} D(z_t) \\
+        \hat w_{t+1} &= w_{t+1} - \ell \, \text{lr} D(z_t)
+
+    ==============  =====================================================  =======================================
+    geometry        D(z)                                                   for
+    ==============  =====================================================  =======================================
+    ``"spectral"``  s √(d_out/d_in) U Vᵀ, where z = U Σ Vᵀ                 hidden matrices, convolutions
+    ``"sign"``      s sign(z)                                              embeddings, output head, vectors
+    ==============  =====================================================  =======================================
+
+    While training, the parameters hold ŵ, where gradients are taken. Evaluate and ship w: `eval()` puts it into the
+    parameters, and `train()` puts ŵ back. After `follow(model)`, the model's own `train()` and `eval()` do both.
+
+    Args:
+        params: parameters or parameter groups, as `spectral_groups(model)` returns them. Groups may differ in all
+            settings but those that say how steps are executed.
+        lr: the size of a step, a float or a 0-dim tensor. Put a tensor on the parameters' device, or every step copies
+            it there.
+        beta: β in (0, 1], the weight of the new gradient; a float or a 0-dim tensor.
+        lookahead: ℓ, how many steps ahead of w gradients are taken. 0 takes them at w. None is Adam⁺'s 1/β − 1.
+        weight_decay: λ. Each step shrinks w to (1 − lr·λ) w.
+        geometry: the norm of the group's parameters, "spectral" or "sign".
+        scale: s. Default: 1 for "spectral" and 0.04 for "sign".
+        stacked: whether a parameter is a stack of matrices: all dimensions but the last two number them.
+        transposed: whether a matrix is stored as (d_in, d_out), as in transformers' Conv1D. Default: (d_out, d_in).
+            Without `stacked`, all dimensions of a parameter after the first are one.
+        blocks: number or sizes of the matrices that d_out consists of: 3 for packed queries, keys and values.
+        keep_direction: keep D(z) of matrices in bfloat16 from step to step, 2 bytes per parameter, instead of computing
+            it from z twice.
+        maximize: maximize the objective instead of minimizing it.
+        foreach: process many tensors per call (True) or one (False). Default: True, unless a parameter is a tensor
+            subclass.
+        fused: use the Triton kernel for groups of geometry "sign". Default: True if they are on CUDA and the kernel
+            supports them.
+        capturable: keep the step count on the parameter's device, so that a CUDA graph can capture the step.
+        state_dtype: dtype of z. Default: the parameter's, or float32 for 16-bit parameters.
+        stochastic_rounding: round bfloat16 parameters up or down at random, with probability proportional to
+            proximity, so that steps smaller than their rounding are not lost. Repeating a step repeats its rounding.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        >>> matrices = [p for p in model.parameters() if p.ndim == 2]
+        >>> vectors = [p for p in model.parameters() if p.ndim < 2]
+        >>> groups = [{"params": matrices}, {"params": vectors, "geometry": "sign", "weight_decay": 0.0}]
+        >>> optimizer = adamplus.SpectralPlus(groups, lr=0.02)
+        >>> optimizer.follow(model)
+        >>> x, y = torch.randn(64, 3), torch.randn(64, 1)
+        >>> for _ in range(3):
+        ...     optimizer.zero_grad()
+        ...     torch.nn.functional.mse_loss(model(x), y).backward()
+        ...     optimizer.step()
+        >>> validation = model.eval()(x)          # at w
+        >>> optimizer.stats().step
+        3
+
+    References:
+        Pethick, Xie, Antonakopoulos, Zhu, Silveti-Falls and Cevher, *Training Deep Learning Models with
+        Norm-Constrained LMOs* (Scion), 2025, whose directions these are.
+
+        Jordan et al., *Muon: An optimizer for hidden layers in neural networks*, 2024.
+
+        Cutkosky and Mehta, *Momentum Improves Normalized SGD*, 2020, and Liu, Zhang, Orabona and Yang, *Adam⁺*, 2020,
+        for gradients ahead of w.
+    """
+
+    NAME, METHOD = "SpectralPlus", LAYOUT
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 0.02,
+        beta: float | Tensor = 0.05,
+        *,
+        lookahead: float | None = 1.0,
+        weight_decay: float = 0.1,
+        geometry: Geometry = "spectral",
+        scale: float | None = None,
+        stacked: bool = False,
+        transposed: bool = False,
+        blocks: int | tuple[int, ...] = 1,
+        keep_direction: bool = False,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        capturable: bool = False,
+        state_dtype: torch.dtype | None = None,
+        stochastic_rounding: bool = False,
+    ) -> None:
+        defaults: dict[str, Any] = {
+            "lr": lr,
+            "beta": beta,
+            "lookahead": lookahead,
+            "weight_decay": weight_decay,
+            "geometry": geometry,
+            "scale": scale,
+            "stacked": stacked,
+            "transposed": transposed,
+            "blocks": blocks,
+            "keep_direction": keep_direction,
+            "maximize": maximize,
+            "foreach": foreach,
+            "fused": fused,
+            "capturable": capturable,
+            "state_dtype": state_dtype,
+            "stochastic_rounding": stochastic_rounding,
+        }
+        self._check(defaults)
+        # A new attribute would make torch.compile compile a step again, so all of them are set here.
+        self._training, self._torn, self._captured = True, False, []
+        super().__init__(params, defaults)
+
+    def _check(self, settings: dict[str, Any]) -> None:
+        _settings.check(settings)
+        check_geometry(settings, [])
+
+    def _check_parameters(self, group: dict[str, Any]) -> None:
+        super()._check_parameters(group)
+        check_geometry(group, group["params"])
+        refuse_fused([other for other in self.param_groups if other["geometry"] == "sign"], self.state)
+        # From the first step ahead of w, each step has to undo the last one, and eval() leads back to w.
+        group["layout"], group["extrapolated"] = _layout(group), group["lookahead"] != 0
+
+    def names_of_state(self, group: dict[str, Any]) -> tuple[str, ...]:
+        """Names of what the state of a parameter of this group consists of."""
+        return (*super().names_of_state(group), *(("direction",) if _keeps(group) else ()))
+
+    def _make_states(self, group: dict[str, Any]) -> None:
+        super()._make_states(group)
+        for p in group["params"] if _keeps(group) else ():
+            if (state := self.state.get(p)) and "direction" not in state:
+                state["direction"] = torch.zeros_like(p, dtype=torch.bfloat16)
+
+    def _step(self, compiling: bool) -> None:
+        for i, group in enumerate(self.param_groups):
+            self._refuse_group(i, group)
+        signs = [group for group in self.param_groups if group["geometry"] == "sign"]
+        with torch.no_grad():
+            fused = not compiling and self._wants_fused(signs)
+            parts = [
+                (group, [] if fused and group["geometry"] == "sign" else self._parts(i, group, compiling))
+                for i, group in enumerate(self.param_groups)
+            ]
+            try:
+                if fused:
+                    self._step_signs(signs)
+                for group, some in parts:
+                    for part in some:
+                        spectral_plus(part, group)
+                    if some:
+                        _count(group)
+            except Exception:
+                self._torn = self._torn or any(part.written for _, some in parts for part in some)
+                raise
+
+    def _wants_fused(self, signs: list[dict[str, Any]]) -> bool:
+        """Whether the Triton kernel steps the groups with signs."""
+        refuse_fused(signs, self.state)
+        for group in signs:
+            self._make_states(group)
+        return bool(signs) and wants_fused(signs, self.state)
+
+    def _step_signs(self, signs: list[dict[str, Any]]) -> None:
+        """Step the groups with signs by the Triton kernel."""
+        plan, gathered = self._plan, Gathered(signs, [], self.state, None, None, None, self._captured)
+        self._plan = None
+        try:
+            if plan is None or not plan.take(signs, self.state, None, None, captured=self._captured):
+                plan = choose(gathered, False).step(gathered)
+        except Exception:
+            self._torn = gathered.torn or (plan is not None and plan.torn)
+            raise
+        self._plan = plan
+
+    def _refuse_group(self, i: int, group: dict[str, Any]) -> None:
+        """Raise for settings and gradients that no step can take, before anything changes."""
+        if not torch.compiler.is_compiling():  # pragma: no branch - dynamo traces without running
+            _settings.check_plain(group)
+            check_geometry(group, [])
+        if (now := _layout(group)) != group["layout"]:
+            raise ValueError(
+                f"group {i} was added with {', '.join(LAYOUT)} = {group['layout']} and now has {now}: w cannot be "
+                "recovered by other directions. Set them back, or start a new optimizer from w"
+            )
+        for j, p in enumerate(group["params"]):
+            refuse_gradient(p, i, j)
+        refuse_capture(group)
+        if group["lookahead"] != 0 and not group["extrapolated"]:
+            group["extrapolated"] = True
+
+    def _parts(self, number: int, group: dict[str, Any], compiling: bool) -> list[Part]:
+        """The tensors of a group that have a gradient, divided into those that are stepped together."""
+        columns = self._columns(group, compiling)
+        if not columns.params:
+            return []
+        numbers = [j for j, p in enumerate(group["params"]) if p.grad is not None]
+        part = whole(Group(group, number, numbers, []), [ALONE] * len(numbers), columns, PLAIN)
+        return spectral_parts(part, wants_foreach(self.param_groups))
+
+    def _displacements(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Each parameter with its offset c and the direction d in w = ŵ + c d."""
+        for group in self.param_groups:
+            states = [(p, state) for p in group["params"] if (state := self.state.get(p))]
+            if not states or not group["extrapolated"]:
+                continue
+            w_hat, z = ([local(t) for t in ts] for ts in zip(*((p.detach(), s["z"]) for p, s in states), strict=True))
+            offsets, steps = ([s[name] for _, s in states] for name in ("offset", "step"))
+            kept = [local(s["direction"]) for _, s in states if "direction" in s]
+            part = Part(w_hat, z, z, offsets, steps, list(range(len(z))), PLAIN, direction=kept)
+            for some in spectral_parts(part, wants_foreach(self.param_groups)):
+                yield from zip(some.w_hat, some.offset, known_direction(some, group), strict=True)
+
+    def stats(self, group: int = 0) -> Stats:
+        """Return ‖z‖, the learning rate and the number of steps. On an accelerator, this waits for the device.
+
+        No step computes ‖z‖, so `norm_sum` is NaN, and `norm` is that of the present z of the group.
+
+        Args:
+            group: index of the group to report.
+        """
+        settings = self.param_groups[group]
+        zs = [local(state["z"]) for p in settings["params"] if (state := self.state.get(p))]
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(z.double()) for z in zs])) if zs else 0.0
+        _, eta, _, step, skipped = settings["record"].tolist()
+        return Stats(int(step), float(norm), eta, math.nan, int(skipped))
+
+
+def _layout(group: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(group[name] for name in LAYOUT)
+
+
+def _keeps(group: dict[str, Any]) -> bool:
+    """Whether directions are kept: signs never are, because they are read off z."""
+    return group["keep_direction"] and group["geometry"] == "spectral"
+
+
+def _count(group: dict[str, Any]) -> None:
+    """Update what `stats()` reads, on the device: lr and the number of steps."""
+    record = group["record"]
+    record[1].copy_(torch.as_tensor(scalar(group, "lr"), dtype=record.dtype))
+    record[3].add_(1)
