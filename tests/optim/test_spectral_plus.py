@@ -10,8 +10,9 @@ from cases import NoHostRead, batch, difference, give, params, small_model, thro
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from adamplus import AdamPlus, SpectralPlus
-from adamplus.optim import _spectral
+from adamplus import AdamPlus, SpectralPlus, SpectralPlusReference
+from adamplus.optim import _spectral, _spectral_plus
+from adamplus.optim._execution.fused import tables
 
 EXECUTIONS: dict[str, dict[str, Any]] = {
     "foreach": {},
@@ -122,6 +123,18 @@ def test_a_look_ahead_that_ends_is_still_undone():
         optimizer.step()
     undone.eval()
     assert difference(values(ending), values(undone)) <= 1e-12
+
+
+def test_a_look_ahead_that_begins_late_is_undone_from_then_on():
+    p, q = (nn.Parameter(torch.ones(2, 5, dtype=torch.float64)) for _ in range(2))
+    late, reference = SpectralPlus([p], lookahead=0.0), SpectralPlusReference([q], lookahead=0.0)
+    for i in range(3):
+        for optimizer in (late, reference):
+            torch.manual_seed(i)
+            give(optimizer, [torch.randn(2, 5)])
+            optimizer.step()
+            optimizer.param_groups[0]["lookahead"] = 1.0 if i == 0 else 0.0
+    assert difference([p.detach()], [q.detach()]) <= 1e-12
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.3])
@@ -287,6 +300,7 @@ def test_a_gradient_that_is_not_finite_shows_in_its_own_parameter_alone(way: str
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"lr": -0.1}, ValueError, "lr must be finite and at least 0, got -0.1"),
+    ({"lr": 10**400}, ValueError, "lr must be finite, got an integer that no float can hold"),
     ({"beta": 0.0}, ValueError, r"beta must be in \(0, 1\], got 0.0"),
     ({"lookahead": -1.0}, ValueError, "lookahead must be finite and at least 0, or None, got -1.0"),
     ({"weight_decay": -1.0}, ValueError, "weight_decay must be finite and at least 0, got -1.0"),
@@ -358,6 +372,48 @@ def test_a_step_that_breaks_off_is_not_continued(monkeypatch: pytest.MonkeyPatch
 
     with monkeypatch.context() as patch:
         patch.setattr(_spectral, "directions", fail)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            optimizer.step()
+    with pytest.raises(RuntimeError, match="the last step or switch broke off"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_a_fused_step_of_signs_that_breaks_off_is_not_continued(
+    first: bool, begun: bool, monkeypatch: pytest.MonkeyPatch
+):
+    p = nn.Parameter(torch.ones(5))
+    optimizer = SpectralPlus([p], geometry="sign", fused=True)
+    give(optimizer, [torch.ones(5)])
+    if not first:
+        optimizer.step()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tables.Tables, "second" if begun else "locate", fail)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            optimizer.step()
+    if begun:
+        with pytest.raises(RuntimeError, match="the last step or switch broke off"):
+            optimizer.step()
+    else:
+        optimizer.step()
+        assert optimizer.stats().step == 2 - first
+
+
+def test_matrices_that_break_off_after_signs_have_moved_are_torn(monkeypatch: pytest.MonkeyPatch):
+    model = small_model()
+    optimizer = made(model, "fused")
+    train(model, optimizer, range(1))
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_spectral_plus, "spectral_plus", fail)
         with pytest.raises(RuntimeError, match="out of memory"):
             optimizer.step()
     with pytest.raises(RuntimeError, match="the last step or switch broke off"):

@@ -182,16 +182,18 @@ class SpectralPlus(ExtrapolatingOptimizer):
                 (group, [] if fused and group["geometry"] == "sign" else self._parts(i, group, compiling))
                 for i, group in enumerate(self.param_groups)
             ]
+            begun = False
             try:
                 if fused:
                     self._step_signs(signs)
+                    begun = True
                 for group, some in parts:
                     for part in some:
                         spectral_plus(part, group)
                     if some:
                         _count(group)
             except Exception:
-                self._torn = self._torn or any(part.written for _, some in parts for part in some)
+                self._torn = self._torn or begun or any(part.written for _, some in parts for part in some)
                 raise
 
     def _wants_fused(self, signs: list[dict[str, Any]]) -> bool:
