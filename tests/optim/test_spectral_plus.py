@@ -259,6 +259,19 @@ def test_state_dtype_is_the_dtype_of_z(dtype: torch.dtype):
     assert all(p.isfinite().all() for p in params(optimizer))
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_parameters_without_a_gradient_are_not_touched(way: str):
+    model = small_model()
+    optimizer = made(model, way)
+    before, first = values(optimizer), params(optimizer)[0]
+    first.grad = torch.ones_like(first)
+    optimizer.step()
+    same = [torch.equal(a, b) for a, b in zip(values(optimizer), before, strict=True)]
+    assert same == [p is not first for p in params(optimizer)]
+    assert list(optimizer.state) == [first]
+    assert [optimizer.stats(i).step for i in (0, 1)] == [1, 0]
+
+
 def test_a_step_that_grad_scaler_skips_changes_nothing():
     model = small_model()
     optimizer = made(model)

@@ -280,5 +280,5 @@ def _keeps(group: dict[str, Any]) -> bool:
 def _count(group: dict[str, Any]) -> None:
     """Update what `stats()` reads, on the device: lr and the number of steps."""
     record = group["record"]
-    record[1].copy_(torch.as_tensor(scalar(group, "lr"), dtype=record.dtype))
+    record[1].fill_(scalar(group, "lr"))  # copying a number from the host would wait for the device
     record[3].add_(1)
