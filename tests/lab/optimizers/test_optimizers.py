@@ -4,6 +4,7 @@ import io
 import math
 import re
 import sys
+import warnings
 from itertools import pairwise
 from pathlib import Path
 
@@ -185,6 +186,12 @@ def test_settings_are_parsed(text: str, name: str, settings: dict[str, object]):
 def test_settings_that_cannot_be_parsed_are_reported(text: str, message: str):
     with pytest.raises(InputError, match=message):
         optimizers.parse(text)
+
+
+def test_python_does_not_warn_about_a_value_that_it_cannot_read():
+    with warnings.catch_warnings(record=True, action="always") as seen, pytest.raises(InputError, match="lr must be"):
+        optimizers.parse("sgd:lr=1or 2")
+    assert not seen
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import ast
 import math
+import warnings
 from typing import Any
 
 import torch
@@ -56,7 +57,8 @@ def _value(key: str, value: str, choices: tuple[str, ...], text: str) -> Any:
     if (choice := value.strip("\"'")) in choices:
         return choice
     try:
-        parsed = ast.literal_eval(value)
+        with warnings.catch_warnings(action="ignore"):  # Python's, of "1or 2"
+            parsed = ast.literal_eval(value)
     except (ValueError, SyntaxError):
         parsed = ...
     numbers = parsed if isinstance(parsed, tuple) else (parsed,)
