@@ -129,7 +129,7 @@ def _orthogonal(x: Tensor, scale: float) -> Tensor:
     if x.shape[-2] == 1:
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         return x * (scale / norm.where(norm != 0, 1))
-    gram = torch.bmm(x, x.mT)
+    gram = _gram(x)
     norm = torch.linalg.matrix_norm(gram, keepdim=True).sqrt()
     norm = norm.where(norm != 0, 1)
     x, gram = x / norm, gram / norm / norm
@@ -143,10 +143,20 @@ def _products_with_x(x: Tensor, gram: Tensor, steps: Steps, scale: float) -> Ten
     last = len(steps) - 1
     for step, (a, b, c) in enumerate(steps):
         if step > 0:
-            gram = torch.bmm(x, x.mT)
+            gram = _gram(x)
         factor = scale if step == last else 1.0
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=factor * a, alpha=factor)
+        x = torch.baddbmm(x, _squared(gram, b, c), x, beta=factor * a, alpha=factor)
     return x
+
+
+def _gram(x: Tensor) -> Tensor:
+    """The Gram matrix X Xᵀ."""
+    return torch.bmm(x, x.mT)
+
+
+def _squared(gram: Tensor, b: float, c: float) -> Tensor:
+    """The polynomial b A + c A² of symmetric A."""
+    return torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
 
 
 def _gram_form(x: Tensor, gram: Tensor, steps: Steps, scale: float) -> Tensor:
@@ -155,13 +165,13 @@ def _gram_form(x: Tensor, gram: Tensor, steps: Steps, scale: float) -> Tensor:
     Without the restart, rounding errors of A's small eigenvalues, which may be negative, would grow in every step.
     """
     x = _steps_of_gram(x, gram, steps[:RESTART], 1.0)
-    return _steps_of_gram(x, torch.bmm(x, x.mT), steps[RESTART:], scale)
+    return _steps_of_gram(x, _gram(x), steps[RESTART:], scale)
 
 
 def _steps_of_gram(x: Tensor, gram: Tensor, steps: Steps, scale: float) -> Tensor:
     product: Tensor | None = None  # Q, with polynomials of X = Q X
     for step, (a, b, c) in enumerate(steps):
-        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # the polynomial without its a: (factor + a) X
+        factor = _squared(gram, b, c)  # the polynomial without its a: (factor + a) X
         if step < len(steps) - 1:
             half = torch.baddbmm(gram, gram, factor, beta=a)
             gram = torch.baddbmm(half, factor, half, beta=a)

@@ -43,7 +43,8 @@ class Plain(ListExecution):
     ) -> list[Tensor]:
         """Add ± scale · y to x, in place. 16-bit tensors are computed in float32 and rounded once."""
         for x, y, scale, seed in zip(xs, ys, scales, seeds or [None] * len(xs), strict=True):
-            if (dtype := wide(x, y)) == x.dtype == y.dtype:
+            # An accelerator converts y while it reads it, and a CPU would make a copy first.
+            if (dtype := wide(x, y)) == x.dtype and (y.dtype == x.dtype or not x.is_cpu):
                 x.addcmul_(y, scale, value=sign)
             else:
                 first = 0
