@@ -2,6 +2,7 @@
 
 import math
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +106,9 @@ def test_rounding_errors_of_zero_singular_values_stay_small_in_float32_and_float
 
 def test_the_gram_form_agrees_with_products_of_x():
     x = random(3, 24, 120)
-    x = x / torch.linalg.matrix_norm(x, keepdim=True)
-    gram, steps = x @ x.mT, STEPS[torch.float32]
-    difference = _orthogonal._gram_form(x, gram, steps, 0.5) - _orthogonal._products_with_x(x, gram, steps, 0.5)
+    norm, steps = torch.linalg.matrix_norm(x, keepdim=True), STEPS[torch.float32]
+    arguments = (x, x @ x.mT / norm**2, norm, steps, 0.5)
+    difference = _orthogonal._gram_form(*arguments) - _orthogonal._products_with_x(*arguments)
     assert difference.abs().max() < 1e-5  # float32, amplified by the steps before the restart
     assert difference.abs().max() > 0  # two computations indeed
 
@@ -120,6 +121,38 @@ def test_the_result_has_the_dtype_that_is_computed_in(dtype: torch.dtype):
     assert (y.dtype, y.shape) == (computed, x.shape)
     assert (y - polar(x)).abs().max() < 1e-4
     assert orthogonalize(x, dtype=torch.bfloat16).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("shape", [(2, 130, 70), (1, 128, 128), (2, 70, 130), (1, 256, 64), (1, 300, 77)])
+def test_the_kernel_for_symmetric_products_agrees_with_torch(shape: tuple[int, ...]):
+    symmetric = pytest.importorskip("adamplus.optim._execution.fused.symmetric")
+    for x in (random(*shape), random(shape[0], shape[2], shape[1]).mT):
+        outer = x @ x.mT
+        added = outer / outer.norm()
+        expected = 0.5 * outer + 3 * torch.eye(shape[1]) + 2 * added
+        # sums of 130 products in float32, in another order
+        assert (symmetric.symmetric_product(x) - outer).abs().max() <= 1e-5 * outer.abs().max()
+        found = symmetric.symmetric_product(x, factor=0.5, diagonal=3.0, added=added, added_factor=2.0)
+        assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+@pytest.mark.parametrize("shape", [(2, 20, 30), (2, 30, 20)])
+def test_directions_by_the_kernel_agree_with_those_by_torch(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("triton")
+    x = random(*shape)
+    expected = orthogonalize(x)
+    monkeypatch.setattr(_orthogonal, "_halves_products", lambda _: True)
+    assert (orthogonalize(x) - expected).abs().max() < 1e-5
+
+
+def test_without_triton_there_is_no_kernel(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "adamplus.optim._execution.fused.symmetric", None)
+    monkeypatch.delattr("adamplus.optim._execution.fused.symmetric", raising=False)
+    _orthogonal._kernels.cache_clear()
+    try:
+        assert _orthogonal._kernels() is None
+    finally:
+        _orthogonal._kernels.cache_clear()
 
 
 def test_cuda_computes_in_bfloat16_unless_the_input_is_float64():
@@ -209,7 +242,7 @@ def test_autocast_does_not_change_the_result():
 
 def test_devices_without_autocast_work(monkeypatch: pytest.MonkeyPatch):
     expected = orthogonalize(random(3, 4))
-    monkeypatch.setattr(torch.amp, "is_autocast_available", lambda kind: False)
+    monkeypatch.setattr(_orthogonal, "AUTOCAST", frozenset())
     monkeypatch.delattr(torch, "autocast")
     assert torch.equal(orthogonalize(random(3, 4)), expected)
 

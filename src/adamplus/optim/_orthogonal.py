@@ -16,13 +16,14 @@ Operations for one m × n matrix, m ≤ n, and T steps, in multiples of 2 m² n 
 | products with X | 2 T | T | 12 (float64) | 72 m³ | 216 m³ |
 | Gram, one restart | 4 | 4 T − 6 | 7 (float32) | 52 m³ | 76 m³ |
 
-In the first three rows, kernels that compute half of a symmetric product would save m² n + m³ of each step's
-4 m² n + 2 m³, and in the last row half of m's products. cuBLAS has none for bfloat16.
+On CUDA, a Triton kernel computes half of each symmetric product (`_execution/fused/symmetric.py`). In the first row, it
+saves m² n + m³ of each step's 4 m² n + 2 m³.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from functools import cache
 from itertools import pairwise
 from numbers import Real
 from typing import Any, TypeAlias
@@ -70,6 +71,8 @@ STEPS: dict[torch.dtype, Steps] = {  # a, b, c of each a σ + b σ³ + c σ⁵, 
 RESTART = (
     3  # step before which the Gram form computes X and its Gram matrix anew, so that rounding is not amplified twice
 )
+AUTOCAST = frozenset(kind for kind in ("cpu", "cuda", "mps", "xpu") if torch.amp.is_autocast_available(kind))
+KERNEL_FROM = 256  # rows from which on the kernel for symmetric products is faster: a tile has 128
 AT_ONCE = {"cpu": 2**20}  # elements of a batch: on a CPU they stay in the caches
 AT_ONCE_ELSEWHERE = 2**26  # 128 MiB in bfloat16; a batch needs about six times its size while it is computed
 
@@ -113,75 +116,106 @@ def orthogonalize(x: Tensor, *, scale: float = 1.0, dtype: torch.dtype | None = 
     dtype = dtype or computed_dtype(x)
     if x.numel() == 0:
         return x.to(dtype, copy=True)
-    batch = x.to(dtype).reshape(-1, *x.shape[-2:])
-    tall = x.shape[-2] > x.shape[-1]
     # autocast would compute in its own dtype, and differently in a step inside of it than in eval() after it
     kind = x.device.type
-    with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
-        y = _orthogonal(batch.mT if tall else batch, scale)
-    return (y.mT if tall else y).reshape(x.shape)
+    with torch.autocast(kind, enabled=False) if kind in AUTOCAST else nullcontext():
+        return _orthogonal(x.to(dtype).reshape(-1, *x.shape[-2:]), scale).reshape(x.shape)
 
 
 def _orthogonal(x: Tensor, scale: float) -> Tensor:
-    """The same for a batch [b, m, n] of matrices with m ≤ n."""
+    """The same for a batch [b, m, n]."""
     largest = torch.linalg.vector_norm(x, math.inf, dim=(-2, -1), keepdim=True)
     x = x / largest.where(largest != 0, 1)  # so that squares neither overflow nor vanish
-    if x.shape[-2] == 1:
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    short, long = sorted(x.shape[-2:])
+    if short == 1:
+        norm = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True)
         return x * (scale / norm.where(norm != 0, 1))
     gram = _gram(x)
     norm = torch.linalg.matrix_norm(gram, keepdim=True).sqrt()
     norm = norm.where(norm != 0, 1)
-    x, gram = x / norm, gram / norm / norm
-    if x.dtype == torch.float32 and x.shape[-1] > 2 * x.shape[-2]:
-        return _gram_form(x, gram, STEPS[x.dtype], scale)
-    return _products_with_x(x, gram, STEPS[x.dtype], scale)
+    gram = gram / norm / norm
+    if x.dtype == torch.float32 and long > 2 * short:
+        return _gram_form(x, gram, norm, STEPS[x.dtype], scale)
+    return _products_with_x(x, gram, norm, STEPS[x.dtype], scale)
 
 
-def _products_with_x(x: Tensor, gram: Tensor, steps: Steps, scale: float) -> Tensor:
-    """X ← a X + (b A + c A²) X with A = X Xᵀ, for all steps; `gram` is the first A."""
+def _products_with_x(x: Tensor, gram: Tensor, norm: Tensor, steps: Steps, scale: float) -> Tensor:
+    """X ← (a + b A + c A²) X with A = X Xᵀ, for all steps. The first A, of X divided by its norm, is `gram`."""
     last = len(steps) - 1
-    for step, (a, b, c) in enumerate(steps):
+    for step, coefficients in enumerate(steps):
         if step > 0:
             gram = _gram(x)
         factor = scale if step == last else 1.0
-        x = torch.baddbmm(x, _squared(gram, b, c), x, beta=factor * a, alpha=factor)
+        polynomial = _polynomial(gram, *(factor * coefficient for coefficient in coefficients))
+        x = _times(polynomial / norm if step == 0 else polynomial, x)
     return x
 
 
-def _gram(x: Tensor) -> Tensor:
-    """The Gram matrix X Xᵀ."""
-    return torch.bmm(x, x.mT)
-
-
-def _squared(gram: Tensor, b: float, c: float) -> Tensor:
-    """The polynomial b A + c A² of symmetric A."""
-    return torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
-
-
-def _gram_form(x: Tensor, gram: Tensor, steps: Steps, scale: float) -> Tensor:
+def _gram_form(x: Tensor, gram: Tensor, norm: Tensor, steps: Steps, scale: float) -> Tensor:
     """The same polynomials as products of A alone: Q gathers the factors of X, and one restart computes A anew.
 
     Without the restart, rounding errors of A's small eigenvalues, which may be negative, would grow in every step.
     """
-    x = _steps_of_gram(x, gram, steps[:RESTART], 1.0)
+    x = _steps_of_gram(x, gram, steps[:RESTART], 1 / norm)
     return _steps_of_gram(x, _gram(x), steps[RESTART:], scale)
 
 
-def _steps_of_gram(x: Tensor, gram: Tensor, steps: Steps, scale: float) -> Tensor:
+def _steps_of_gram(x: Tensor, gram: Tensor, steps: Steps, scale: float | Tensor) -> Tensor:
     product: Tensor | None = None  # Q, with polynomials of X = Q X
-    for step, (a, b, c) in enumerate(steps):
-        factor = _squared(gram, b, c)  # the polynomial without its a: (factor + a) X
-        if step < len(steps) - 1:
-            half = torch.baddbmm(gram, gram, factor, beta=a)
-            gram = torch.baddbmm(half, factor, half, beta=a)
-        if product is None:
-            factor.diagonal(dim1=-2, dim2=-1).add_(a)
-            product = factor
-        else:
-            product = torch.baddbmm(product, product, factor, beta=a)
+    last = len(steps) - 1
+    for step, coefficients in enumerate(steps):
+        polynomial = _polynomial(gram, *coefficients)
+        if step < last:
+            gram = torch.bmm(polynomial, torch.bmm(gram, polynomial))
+        product = polynomial if product is None else torch.bmm(polynomial, product)
     assert product is not None
-    return torch.baddbmm(x, product, x, beta=0, alpha=scale)
+    return _times(product * scale, x)
+
+
+def _is_tall(x: Tensor) -> bool:
+    return x.shape[-2] > x.shape[-1]
+
+
+def _times(factor: Tensor, x: Tensor) -> Tensor:
+    """Product of a matrix of the size of `_gram(x)` with X: on the left if X is wide, on the right if it is tall."""
+    return torch.bmm(x, factor) if _is_tall(x) else torch.bmm(factor, x)
+
+
+def _gram(x: Tensor) -> Tensor:
+    """A = X Xᵀ, or Xᵀ X if X is tall."""
+    wide = x.mT if _is_tall(x) else x
+    if _halves_products(wide):
+        return _kernels().symmetric_product(wide)
+    return torch.bmm(wide, wide.mT)
+
+
+def _polynomial(gram: Tensor, a: float, b: float, c: float) -> Tensor:
+    """P = a + b A + c A² of symmetric A."""
+    if _halves_products(gram):
+        return _kernels().symmetric_product(gram, factor=c, diagonal=a, added=gram, added_factor=b)
+    polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+    polynomial.diagonal(dim1=-2, dim2=-1).add_(a)
+    return polynomial
+
+
+def _halves_products(x: Tensor) -> bool:
+    """Whether a Triton kernel computes half of the symmetric products of these matrices, instead of cuBLAS all."""
+    if not x.is_cuda or x.dtype != torch.bfloat16 or torch.compiler.is_compiling():
+        return False
+    is_large = x.shape[-2] >= KERNEL_FROM  # pragma: no cover - CUDA, which CI has not
+    return (
+        is_large and _kernels() is not None and torch.cuda.get_device_capability(x.device) >= (8, 0)
+    )  # pragma: no cover
+
+
+@cache
+def _kernels() -> Any:
+    """The module of the Triton kernel, or None without Triton."""
+    try:
+        from ._execution.fused import symmetric
+    except ImportError:
+        return None
+    return symmetric
 
 
 def matrices(
