@@ -131,6 +131,14 @@ def test_missing_runs_of_unknown_contenders_are_counted(tmp_path: Path):
     assert "Of the 2 runs of this comparison, 1 has not begun" in page_of(tmp_path)
 
 
+def test_a_number_of_trials_that_no_memory_holds_is_read(tmp_path: Path):
+    run = add_run(tmp_path, "adam", [0.5])
+    folder = run.folder.relative_to(tmp_path).as_posix()
+    search = {"adam": {"lr": "log-uniform, 0.0002 to 0.06"}}
+    add_comparison(tmp_path, ["adam"], tune=10**12, search=search, runs=[folder, "runs/digits/adam/final-seed9-0"])
+    assert "1 has not begun" in page_of(tmp_path)
+
+
 # The search
 
 

@@ -40,7 +40,8 @@ def _phase(folder: str) -> str:
 def _owners(comparison: Mapping[str, Any], named: list[str]) -> list[tuple[str | None, str | None]]:
     """Task and label of each run: folder names contain no label, but runs are named in the order of the plan."""
     pairs = [(task, label) for task in comparison.get("tasks", []) for label in comparison.get("labels", [])]
-    searched, tune = comparison.get("search", {}), comparison.get("tune", 0)
+    # A damaged file may have any number. More trials than runs cannot match.
+    searched, tune = comparison.get("search", {}), min(comparison.get("tune", 0), len(named) + 1)
     trials = [(pair, "search") for pair in pairs if searched.get(pair[1]) for _ in range(tune)]
     finals = [(pair, "final") for pair in pairs for _ in comparison.get("seeds", [])]
     for planned in (trials + finals, trials):
