@@ -11,7 +11,7 @@ from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from adamplus import AdamPlus, SpectralPlus, SpectralPlusReference
-from adamplus.optim import _spectral, _spectral_plus
+from adamplus.optim import _spectral
 from adamplus.optim._execution.fused import tables
 
 EXECUTIONS: dict[str, dict[str, Any]] = {
@@ -20,7 +20,8 @@ EXECUTIONS: dict[str, dict[str, Any]] = {
     "capturable": {"capturable": True},
     "fused": {"fused": True},
 }
-WAYS = [*EXECUTIONS, "kept"]
+KEPT: dict[str, dict[str, Any]] = {"kept": {}, "kept, fused": {"fused": True}}
+WAYS = EXECUTIONS | KEPT
 
 
 def groups(model: nn.Module) -> list[dict[str, Any]]:
@@ -30,7 +31,7 @@ def groups(model: nn.Module) -> list[dict[str, Any]]:
 
 
 def made(model: nn.Module, way: str = "foreach", **settings: Any) -> SpectralPlus:
-    return SpectralPlus(groups(model), keep_direction=way == "kept", **EXECUTIONS.get(way, {}), **settings)
+    return SpectralPlus(groups(model), keep_direction=way in KEPT, **WAYS[way], **settings)
 
 
 def test_one_step_matches_arithmetic_by_hand():
@@ -90,18 +91,19 @@ def test_without_look_ahead_the_parameters_are_at_w(way: str):
     assert all(torch.equal(a, b) for a, b in zip(values(optimizer), w_hat, strict=True))
 
 
+@pytest.mark.parametrize("fused", [None, True])
 @pytest.mark.parametrize(
     ("settings", "calls"),
     [({}, 2), ({"lookahead": None}, 2), ({"lookahead": 0.0}, 1), ({"keep_direction": True}, 1)],
 )
 def test_a_step_orthogonalizes_twice_only_if_it_has_to(
-    settings: dict[str, Any], calls: int, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], calls: int, fused: bool | None, monkeypatch: pytest.MonkeyPatch
 ):
     p = nn.Parameter(torch.randn(4, 3))
-    optimizer = SpectralPlus([p], **settings)
+    optimizer = SpectralPlus([p], fused=fused, **settings)
     seen: list[int] = []
     directions = _spectral.directions
-    monkeypatch.setattr(_spectral, "directions", lambda zs, group: (seen.append(1), directions(zs, group))[1])
+    monkeypatch.setattr(_spectral, "directions", lambda *args: (seen.append(1), directions(*args))[1])
     for _ in range(2):
         give(optimizer, [torch.randn(4, 3)])
         seen.clear()
@@ -172,7 +174,9 @@ def test_a_run_resumes_bit_for_bit(way: str, mode: str):
     assert str(resumed.stats()) == str(optimizer.stats()) or mode == "eval"
 
 
-@pytest.mark.parametrize(("way", "extra"), [("foreach", 0), ("plain", 0), ("capturable", 0), ("kept", 2)])
+@pytest.mark.parametrize(
+    ("way", "extra"), [("foreach", 0), ("plain", 0), ("capturable", 0), ("fused", 0), ("kept", 2), ("kept, fused", 2)]
+)
 def test_state_is_4_bytes_a_float32_parameter_and_2_for_a_kept_direction(way: str, extra: int):
     model = nn.Sequential(nn.Linear(300, 200), nn.Linear(200, 10))
     optimizer = made(model, way)
@@ -222,7 +226,7 @@ def test_a_compiled_step_is_the_same_step(keep: bool, kind: str):
     assert compiled.stats().step == 6
 
 
-@pytest.mark.parametrize("way", ["foreach", "plain", "fused", "kept"])
+@pytest.mark.parametrize("way", ["foreach", "plain", "fused", *KEPT])
 @pytest.mark.parametrize("stochastic", [False, True])
 def test_bfloat16_parameters_follow_float32_ones(way: str, stochastic: bool):
     """Steps are a hundredth of a rounding: without noise they are lost, and with it they are right on average."""
@@ -234,8 +238,8 @@ def test_bfloat16_parameters_follow_float32_ones(way: str, stochastic: bool):
         weight_decay=0.0,
         lookahead=0.0,
         stochastic_rounding=stochastic,
-        keep_direction=way == "kept",
-        **EXECUTIONS.get(way, {}),
+        keep_direction=way in KEPT,
+        **WAYS[way],
     )
     matrix, vector = torch.linalg.qr(torch.randn(64, 48))[0], torch.ones(512)
     for _ in range(25):
@@ -257,6 +261,21 @@ def test_state_dtype_is_the_dtype_of_z(dtype: torch.dtype):
     train(model, optimizer, range(3))
     assert {state["z"].dtype for state in optimizer.state.values()} == {dtype}
     assert all(p.isfinite().all() for p in params(optimizer))
+
+
+def test_a_fused_step_leaves_matrices_without_a_gradient_alone():
+    ps = [nn.Parameter(torch.randn(4, 3)) for _ in range(3)]
+    optimizer = SpectralPlus(ps, fused=True)
+    give(optimizer, [torch.randn(4, 3) for _ in ps])
+    optimizer.step()
+    before = values(optimizer)
+    give(optimizer, [None, torch.randn(4, 3), None])
+    optimizer.step()
+    assert [torch.equal(a, b) for a, b in zip(values(optimizer), before, strict=True)] == [True, False, True]
+    optimizer.add_param_group({"params": [nn.Parameter(torch.randn(3, 5))]})
+    give(optimizer, [None, None, None, torch.randn(3, 5)])
+    optimizer.step()
+    assert [optimizer.stats(i).step for i in (0, 1)] == [2, 1]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -369,6 +388,12 @@ def test_a_setting_that_became_bad_is_refused_before_anything_moves():
     assert not optimizer.state
 
 
+def test_fused_is_refused_if_matrices_are_no_views():
+    p = nn.Parameter(torch.ones(3, 4, 2, 2).transpose(0, 1).contiguous().transpose(0, 1))
+    with pytest.raises(RuntimeError, match="parameter 0 of group 0 is a tensor whose matrices are no views of it"):
+        SpectralPlus([p], fused=True)
+
+
 def test_fused_is_refused_where_the_kernel_cannot_step_signs():
     p = nn.Parameter(torch.ones(3, dtype=torch.float64))
     with pytest.raises(RuntimeError, match=r"fused=True: parameter 0 of group 0 is torch.float64"):
@@ -417,20 +442,43 @@ def test_a_fused_step_of_signs_that_breaks_off_is_not_continued(
         assert optimizer.stats().step == 2 - first
 
 
-def test_matrices_that_break_off_after_signs_have_moved_are_torn(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("fused", [None, True])
+def test_matrices_that_break_off_after_signs_have_moved_are_torn(fused: bool | None, monkeypatch: pytest.MonkeyPatch):
     model = small_model()
-    optimizer = made(model, "fused")
+    matrices, vectors = groups(model)
+    optimizer = SpectralPlus([{**matrices, "fused": fused}, {**vectors, "fused": True}])
     train(model, optimizer, range(1))
 
     def fail(*_: Any) -> None:
         raise RuntimeError("out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_spectral_plus, "spectral_plus", fail)
+        patch.setattr(_spectral, "directions", fail)
         with pytest.raises(RuntimeError, match="out of memory"):
             optimizer.step()
     with pytest.raises(RuntimeError, match="the last step or switch broke off"):
         optimizer.step()
+
+
+def test_fused_steps_of_misaligned_tensors_and_kept_directions_are_the_same_steps():
+    w = torch.randn(2, 5, 3)
+    ps = [nn.Parameter(torch.randn(61)[1:].view(2, 5, 6)[..., :3].contiguous().copy_(w)), nn.Parameter(w.clone())]
+    odd = nn.Parameter(torch.empty(31)[1:].view(2, 5, 3).copy_(w))
+    optimizers = [
+        SpectralPlus([p], stacked=True, keep_direction=True, fused=f)
+        for p, f in zip([odd, *ps], (True, True, None), strict=True)
+    ]
+    for i in range(3):
+        torch.manual_seed(i)
+        g = torch.randn(2, 5, 3)
+        for optimizer in optimizers:
+            give(optimizer, [g])
+            optimizer.step()
+            if i == 0 and optimizer is optimizers[1]:
+                state = optimizer.state[params(optimizer)[0]]
+                state["direction"] = torch.empty(31, dtype=torch.bfloat16)[1:].view(2, 5, 3).copy_(state["direction"])
+    assert difference(values(optimizers[0]), values(optimizers[2])) <= 1e-4
+    assert difference(values(optimizers[1]), values(optimizers[2])) <= 1e-4
 
 
 def test_another_optimizers_checkpoint_is_refused_and_another_geometry_is_warned_of():

@@ -263,8 +263,8 @@ def _block_sizes(d_out: int, blocks: int | tuple[int, ...]) -> list[int]:
 
 
 @torch.no_grad()
-def directions(zs: Sequence[Tensor], group: dict[str, Any]) -> list[Tensor]:
-    """D(z) of each tensor: new tensors of the same shapes, for the settings of a group.
+def directions(zs: Sequence[Tensor], group: dict[str, Any], into: list[Tensor] | None = None) -> list[Tensor]:
+    """D(z) of each tensor: tensors of the same shapes, for the settings of a group.
 
     - "spectral": s √(d_out/d_in) U Vᵀ of each matrix, in `computed_dtype(z)`. Matrices of equal shape are computed
       together, in batches of bounded size. The same list of tensors has the same result, bit for bit; in
@@ -276,6 +276,7 @@ def directions(zs: Sequence[Tensor], group: dict[str, Any]) -> list[Tensor]:
     Args:
         zs: tensors that `check_geometry` accepts.
         group: `geometry`, `scale`, `stacked`, `transposed` and `blocks`. A scale of None is 1, or 0.04 for signs.
+        into: tensors for spectral directions, whose matrices are views. Default: new tensors.
     """
     scale = SCALES[group["geometry"]] if group["scale"] is None else group["scale"]
     zs = list(zs)
@@ -289,7 +290,7 @@ def directions(zs: Sequence[Tensor], group: dict[str, Any]) -> list[Tensor]:
 
     layout = {name: group[name] for name in ("stacked", "transposed", "blocks")}
     zs = [z if is_viewable(z, group["stacked"]) else z.contiguous() for z in zs]
-    results = [torch.empty_like(z, dtype=computed_dtype(z)) for z in zs]
+    results = [torch.empty_like(z, dtype=computed_dtype(z)) for z in zs] if into is None else into
     equal: dict[tuple[Any, ...], tuple[list[Tensor], list[Tensor]]] = {}
     for z, result in zip(zs, results, strict=True):
         for source, target in zip(matrices(z, **layout), matrices(result, **layout), strict=True):

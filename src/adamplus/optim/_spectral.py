@@ -44,9 +44,9 @@ def known_direction(x: Part, group: dict[str, Any]) -> list[Tensor]:
     return x.direction or unscaled(x.z, group)
 
 
-def unscaled(zs: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
-    """D(z)/s of each tensor."""
-    return directions(zs, {**group, "scale": 1.0})
+def unscaled(zs: list[Tensor], group: dict[str, Any], into: list[Tensor] | None = None) -> list[Tensor]:
+    """D(z)/s of each tensor, written `into` tensors if they are given."""
+    return directions(zs, {**group, "scale": 1.0}, into)
 
 
 def scale_of(group: dict[str, Any]) -> float:

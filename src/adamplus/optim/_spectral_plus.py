@@ -13,18 +13,18 @@ from ._algorithm import Group, Part, scalar
 from ._execution import (
     PLAIN,
     Gathered,
-    choose,
     refuse_capture,
     refuse_fused,
     refuse_gradient,
     spectral_parts,
+    step_fused,
     wants_foreach,
     wants_fused,
     whole,
 )
 from ._layout import ALONE, local
 from ._optimizer import ExtrapolatingOptimizer, Stats
-from ._orthogonal import check_geometry
+from ._orthogonal import GEOMETRIES, check_geometry
 from ._spectral import known_direction, spectral_plus
 
 Geometry: TypeAlias = Literal["spectral", "sign"]
@@ -72,8 +72,8 @@ class SpectralPlus(ExtrapolatingOptimizer):
         maximize: maximize the objective instead of minimizing it.
         foreach: process many tensors per call (True) or one (False). Default: True, unless a parameter is a tensor
             subclass.
-        fused: use the Triton kernel for groups of geometry "sign". Default: True if they are on CUDA and the kernel
-            supports them.
+        fused: use Triton kernels. Default: True for the groups of a geometry if all of them are on CUDA and the kernels
+            support them.
         capturable: keep the step count on the parameter's device, so that a CUDA graph can capture the step.
         state_dtype: dtype of z. Default: the parameter's, or float32 for 16-bit parameters.
         stochastic_rounding: round bfloat16 parameters up or down at random, with probability proportional to
@@ -158,7 +158,7 @@ class SpectralPlus(ExtrapolatingOptimizer):
     def _check_parameters(self, group: dict[str, Any]) -> None:
         super()._check_parameters(group)
         check_geometry(group, group["params"])
-        refuse_fused([other for other in self.param_groups if other["geometry"] == "sign"], self.state)
+        refuse_fused([other for other in self.param_groups if other["geometry"] == group["geometry"]], self.state)
         # From the first step ahead of w, each step has to undo the last one, and eval() leads back to w.
         group["layout"], group["extrapolated"] = _layout(group), group["lookahead"] != 0
 
@@ -175,17 +175,16 @@ class SpectralPlus(ExtrapolatingOptimizer):
     def _step(self, compiling: bool) -> None:
         for i, group in enumerate(self.param_groups):
             self._refuse_group(i, group)
-        signs = [group for group in self.param_groups if group["geometry"] == "sign"]
         with torch.no_grad():
-            fused = not compiling and self._wants_fused(signs)
+            fused = [] if compiling else self._fused_groups()
             parts = [
-                (group, [] if fused and group["geometry"] == "sign" else self._parts(i, group, compiling))
+                (group, [] if any(group is other for other in fused) else self._parts(i, group, compiling))
                 for i, group in enumerate(self.param_groups)
             ]
             begun = False
             try:
                 if fused:
-                    self._step_signs(signs)
+                    self._step_fused(fused)
                     begun = True
                 for group, some in parts:
                     for part in some:
@@ -196,24 +195,27 @@ class SpectralPlus(ExtrapolatingOptimizer):
                 self._torn = self._torn or begun or any(part.written for _, some in parts for part in some)
                 raise
 
-    def _wants_fused(self, signs: list[dict[str, Any]]) -> bool:
-        """Whether the Triton kernel steps the groups with signs."""
-        refuse_fused(signs, self.state)
-        for group in signs:
-            self._make_states(group)
-        return bool(signs) and wants_fused(signs, self.state)
+    def _fused_groups(self) -> list[dict[str, Any]]:
+        """The groups that Triton kernels step: all signs or none, and all matrices or none."""
+        fused: list[dict[str, Any]] = []
+        for geometry in GEOMETRIES:
+            groups = [group for group in self.param_groups if group["geometry"] == geometry]
+            refuse_fused(groups, self.state)
+            for group in groups:
+                self._make_states(group)
+            if groups and wants_fused(groups, self.state):
+                fused += groups
+        return fused
 
-    def _step_signs(self, signs: list[dict[str, Any]]) -> None:
-        """Step the groups with signs by the Triton kernel."""
-        plan, gathered = self._plan, Gathered(signs, [], self.state, None, None, None, self._captured)
+    def _step_fused(self, groups: list[dict[str, Any]]) -> None:
+        """Step groups by Triton kernels."""
+        plan, gathered = self._plan, Gathered(groups, [], self.state, None, None, None, self._captured)
         self._plan = None
         try:
-            if plan is None or not plan.take(signs, self.state, None, None, captured=self._captured):
-                plan = choose(gathered, False).step(gathered)
+            self._plan = step_fused(plan, gathered)
         except Exception:
             self._torn = gathered.torn or (plan is not None and plan.torn)
             raise
-        self._plan = plan
 
     def _refuse_group(self, i: int, group: dict[str, Any]) -> None:
         """Raise for settings and gradients that no step can take, before anything changes."""

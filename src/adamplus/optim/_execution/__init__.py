@@ -19,6 +19,7 @@ from .choice import (
     refuse_fused,
     refuse_gradient,
     refuse_step,
+    step_fused,
     wants_foreach,
     wants_fused,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "refuse_gradient",
     "refuse_step",
     "spectral_parts",
+    "step_fused",
     "wants_foreach",
     "wants_fused",
     "whole",

@@ -37,6 +37,17 @@ def choose(gathered: Gathered, differentiable: bool) -> Stepper:
     return Lists(FOREACH if wants_foreach(gathered.groups) else PLAIN)
 
 
+def step_fused(plan: Any, gathered: Gathered) -> Any:
+    """Step by Triton kernels, with the plan of the last step if it still fits. Returns the plan of the next step."""
+    from .fused import Fused
+
+    if plan is not None and plan.take(
+        gathered.groups, gathered.state, gathered.scale, gathered.found_inf, gathered.captured
+    ):
+        return plan
+    return Fused().step(gathered)
+
+
 def refuse_step(groups: Groups, state: State, differentiable: bool) -> None:
     """Raise for settings and gradients that no step can take, before anything changes."""
     refuse_fused(groups, state)

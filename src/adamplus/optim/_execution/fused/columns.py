@@ -4,7 +4,11 @@ from typing import NamedTuple
 
 
 class TensorColumns(NamedTuple):
-    """One row for each tensor (int64): addresses, size, the workers that take it, its group, and its noise."""
+    """One row for each tensor (int64): addresses, size, the workers that take it, its group, and its noise.
+
+    `direction` is where D(z) of a matrix begins in the buffer of its part, and `kept` is the address of the D(z) that
+    SpectralPlus keeps, or 0.
+    """
 
     p: int
     z: int
@@ -15,6 +19,8 @@ class TensorColumns(NamedTuple):
     workers: int
     group: int
     salt: int
+    direction: int
+    kept: int
 
 
 class GroupColumns(NamedTuple):

@@ -5,6 +5,7 @@ A plan is made anew if parameters or state are other tensors. Gradients may come
 
 import copy
 import operator
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import nullcontext
 from itertools import chain
@@ -16,21 +17,23 @@ from torch.autograd.graph import increment_version
 
 from ... import _settings
 from ..._layout import ALONE, ORDINARY, Share, is_sharded, local, local_gradient
+from ..._orthogonal import computed_dtype, is_viewable
 from ..._ranks import Joint
-from ..._spectral import scale_of
+from ..._spectral import scale_of, unscaled
 from ..._state import count_skipped, scalar_dtype, suit, together
 from .. import lists
 from ..choice import capturing
+from ..spectral import PART
 from . import tables
 from .columns import GroupColumns
 from .gradients import NO_OVERRIDES, POINTER, SAME_PLACES, Gradients
-from .tables import TYPES, GroupTraits, Tables, TensorRow, row
+from .tables import TYPES, GroupTraits, Matrices, Tables, TensorRow, row
 
 LOCAL = operator.attrgetter("_local_tensor")
 NUMBERS = operator.itemgetter(
     "lr", "beta", "beta_power", "norm_power", "eps", "lookahead", "weight_decay", "decoupled_weight_decay", "maximize"
 )
-SIGN_NUMBERS = operator.itemgetter("lr", "beta", "lookahead", "weight_decay", "maximize", "scale")
+SPECTRAL_NUMBERS = operator.itemgetter("lr", "beta", "lookahead", "weight_decay", "maximize", "scale")
 PARAMS, RECORD, SKIPS = map(operator.itemgetter, ("params", "record", "skip_nonfinite"))
 
 
@@ -52,12 +55,13 @@ class Plan:
     def __init__(self, groups: lists.Groups, state: lists.State, joint: Joint | None = None) -> None:
         device = next(p.device for group in groups for p in group["params"])
         _prepare(groups, state, device)
-        # Steps of signs have no norm, and so no first pass.
-        self.is_signs = all(is_sign(group) for group in groups)
+        # Steps of SpectralPlus have no norm, and so no first pass.
+        self.is_spectral = all(map(geometry, groups))
         self.joint, self.traits, self.held = joint, _traits(groups), list(_held(groups, state))
         places = [(g, i, p) for g, group in enumerate(groups) for i, p in enumerate(group["params"]) if state.get(p)]
         shares = [ALONE if joint is None else joint.share(g, i) for g, i, _ in places]
         rows = [_row(g, i, p, state[p], share) for (g, i, p), share in zip(places, shares, strict=True)]
+        rows = _in_parts(rows, groups)
         self.tables = Tables(rows, [traits_of(group) for group in groups], device)
         self.params = [places[i][-1] for i in self.tables.order]
         # The kernels step the local tensors of DTensors.
@@ -65,7 +69,11 @@ class Plan:
         self.locals = list(map(local, self.split))
         ps, zs = ([getattr(rows[i], name) for i in self.tables.order] for name in ("p", "z"))
         dtypes = [kind.gradient for kind in self.tables.kinds]
-        self.inputs = [Placed([*ps[b:e], *zs[b:e]]) for b, e in self.tables.stages]
+        self.zs = zs
+        kept = [rows[i].kept for i in self.tables.order]
+        self.inputs = [
+            Placed([*ps[b:e], *zs[b:e], *(t for t in kept[b:e] if t is not None)]) for b, e in self.tables.stages
+        ]
         # Scalars are only ever reallocated all at once, so checking the first and the last is enough.
         self.scalars = Placed([rows[0].offset, rows[0].step, rows[-1].offset, rows[-1].step, groups[0]["record"]])
         self.gradients = [Gradients(self.params[b:e], ps[b:e], dtypes[b:e]) for b, e in self.tables.stages]
@@ -116,23 +124,37 @@ class Plan:
                 if places is None or not self.tables.locate(begin, places):
                     return False
                 seen.append(gradients)
-                if not self.is_signs:
+                if not self.is_spectral:
                     self.tables.first(number, scale)
             if not (any(self.tables.at) and self._holds(groups, state)):
                 return False
             if self.joint is not None:
                 self.tables.sum_over(self.joint)
-            if not self.is_signs and any(map(SKIPS, groups)):
+            if not self.is_spectral and any(map(SKIPS, groups)):
                 found_inf, skipped = self.tables.skip(found_inf)
                 count_skipped(map(RECORD, groups), skipped)
             self.torn = True  # until both kernels are launched: the first of them writes offsets, the second ŵ
             self.tables.step_sizes(found_inf)
             self.tables.second(scale, found_inf)
+            for number in range(len(self.tables.parts)):
+                self._step_matrices(number, groups)
             self.torn = False
         moved = zip(self.params, self.tables.at, strict=True) if 0 in self.tables.at else ()
         with NO_OVERRIDES():
             increment_version([p for p, place in moved if place] or self.params)
         return True
+
+    def _step_matrices(self, number: int, groups: lists.Groups) -> None:
+        """Step a part of the matrices of SpectralPlus."""
+        part = self.tables.parts[number]
+        if not any(self.tables.at[i] for i in part.rows):
+            return
+        zs = [self.zs[i] for i in part.rows]
+        group = groups[part.group]
+        undoes = group["extrapolated"]
+        old = _directions(zs, part, group) if undoes and not part.kind.is_kept else None
+        self.tables.average(number)
+        self.tables.move(number, old, _directions(zs, part, group), undoes)
 
     def _holds(self, groups: lists.Groups, state: lists.State) -> bool:
         """Whether the tables are of these parameters and this state."""
@@ -153,7 +175,7 @@ class Plan:
 
     def configure(self, groups: lists.Groups) -> None:
         """Copy the groups' settings to the device, if they have changed."""
-        numbers = list(chain.from_iterable(map(SIGN_NUMBERS if self.is_signs else NUMBERS, groups)))
+        numbers = list(chain.from_iterable(map(SPECTRAL_NUMBERS if self.is_spectral else NUMBERS, groups)))
         if not self.numbers or not all(map(operator.is_, numbers, self.numbers)):
             self._configure(groups)
             self.numbers = numbers
@@ -194,8 +216,7 @@ class Fused:
 def settings(group: dict[str, Any]) -> GroupColumns:
     """Row of the table of settings. lr and β may be tensors."""
     coupled = _coupled(group)
-    if is_sign(group):
-        # η = lr, whatever the norm is, and D = s · sign(z)
+    if geometry(group):  # η = lr, whatever the norm is, and D has a scale
         powers = {"beta_power": 0.0, "norm_power": 0.0, "eps": 0.0, "scale": scale_of(group)}
     else:
         powers = {
@@ -228,7 +249,7 @@ def refusal(groups: lists.Groups, state: lists.State) -> str | None:
                 return f"offset of parameter {i} of group {g} is {own['offset'].dtype}"
             if p.grad is not None and p.grad.dtype not in TYPES and p.dtype in TYPES:
                 return f"the gradient of parameter {i} of group {g} is {p.grad.dtype}"
-            if is_sharded(p) and _scope(group) != "global":
+            if is_sharded(p) and group.get("norm_scope", "global") != "global":
                 return what + f"a DTensor, and norm_scope is {group['norm_scope']!r}"
             p = local(p)
             if type(p) not in ORDINARY:
@@ -239,6 +260,8 @@ def refusal(groups: lists.Groups, state: lists.State) -> str | None:
                 return what + f"on {p.device}, and the kernels run on CUDA"
             if not _dense(p):
                 return what + "a view with gaps"
+            if geometry(group) == "spectral" and not is_viewable(p, group["stacked"]):
+                return what + "a tensor whose matrices are no views of it"
     if len({p.device for group in groups for p in group["params"]}) > 1:
         return "the parameters are on several devices"
     return None
@@ -246,19 +269,45 @@ def refusal(groups: lists.Groups, state: lists.State) -> str | None:
 
 def traits_of(group: dict[str, Any]) -> GroupTraits:
     """What the tables depend on in a group."""
-    own = (_coupled(group) != 0, group["stochastic_rounding"], is_sign(group))
+    own = (_coupled(group) != 0, group["stochastic_rounding"], geometry(group))
     return GroupTraits(group["record"], _scope(group), *own)
 
 
-def is_sign(group: dict[str, Any]) -> bool:
-    """Whether a group is one of SpectralPlus with signs."""
-    return group.get("geometry") == "sign"
+def geometry(group: dict[str, Any]) -> str:
+    """Geometry of a group of SpectralPlus, or nothing for Adam⁺."""
+    return group.get("geometry", "")
+
+
+def _in_parts(rows: list[TensorRow], groups: lists.Groups) -> list[TensorRow]:
+    """Rows with the numbers of their parts: matrices of one group, shape and set of dtypes, of bounded size."""
+    parts: dict[Any, int] = {}
+    sizes: Counter[Any] = Counter()
+    numbered: list[TensorRow] = []
+    for own in rows:
+        number = 0
+        if geometry(groups[own.group]) == "spectral":
+            alike = (own.group, own.p.shape, own.p.stride(), own.p.dtype, own.gradient_dtype, own.z.dtype, own.aligned)
+            sizes[alike] += own.p.numel()
+            number = parts.setdefault((alike, sizes[alike] // PART), len(parts) + 1)
+        numbered.append(own._replace(part=number))
+    return numbered
+
+
+def _directions(zs: list[Tensor], part: Matrices, group: dict[str, Any]) -> Tensor:
+    """D(z)/s of a part, one after the other in a buffer, each in the memory layout of its z."""
+    buffer = torch.empty(part.size, dtype=computed_dtype(zs[0]), device=zs[0].device)
+    unscaled(zs, group, [buffer.as_strided(z.shape, z.stride(), at) for z, at in zip(zs, part.at, strict=True)])
+    return buffer
 
 
 def _row(g: int, i: int, p: Tensor, state: dict[str, Tensor], share: Share) -> TensorRow:
     own = local(p)
     gradient = own if p.grad is None else local_gradient(p.grad, p)
-    return row(own, gradient, local(state["z"]), state["offset"], state["step"], g, i, share)
+    found = row(own, gradient, local(state["z"]), state["offset"], state["step"], g, i, share)
+    if "direction" not in state:
+        return found
+    kept = local(state["direction"])
+    return found._replace(kept=kept, aligned=found.aligned and kept.data_ptr() % 16 == 0)
 
 
 def _dense(p: Tensor) -> bool:
@@ -301,7 +350,8 @@ def _held(groups: lists.Groups, state: lists.State) -> Iterable[Any]:
 
 
 def _scope(group: dict[str, Any]) -> str:
-    return group.get("norm_scope", "global")
+    """What shares a norm. Groups of SpectralPlus have none, and a record of their own."""
+    return "group" if geometry(group) else group["norm_scope"]
 
 
 def _coupled(group: dict[str, Any]) -> float:

@@ -1,11 +1,13 @@
 """Symmetric matrix products in Triton: the tiles of one triangle are computed, and stored twice.
 
 On an H200, 48 products X Xᵀ of 768 × 768 in bfloat16 take 0.06 ms and A² with its sum 0.07, for cuBLAS's 0.07 and 0.11;
-16 of 2048 × 2048 take 0.24 and 0.25 ms, for 0.35 and 0.44.
+16 of 2048 × 2048 take 0.24 and 0.25 ms, for 0.35 and 0.44 (`benchmarks/orthogonalize.py`).
 """
 
 # Triton gives kernels a meaning that a Python type checker does not know.
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false
+
+from typing import Any
 
 import torch
 import triton
@@ -51,8 +53,7 @@ def product(
     if HAS_ADDED:
         total += added_factor * tl.load(added + here, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + here, total.to(out.dtype.element_ty), mask=inside)
-    if i != j:
-        tl.store(out + there, total.to(out.dtype.element_ty), mask=inside)
+    tl.store(out + there, total.to(out.dtype.element_ty), mask=inside & (i != j))
 
 
 def symmetric_product(
@@ -76,7 +77,8 @@ def symmetric_product(
     out = torch.empty(b, m, m, dtype=x.dtype, device=x.device)
     side = -(-m // TILE)
     is_even = m % TILE == 0 and n % DEPTH == 0
-    product[(side * (side + 1) // 2, b)](
+    kernel: Any = product
+    kernel[(side * (side + 1) // 2, b)](
         x, out if added is None else added, out, factor, added_factor, diagonal, *x.stride(),
         m, n, added is not None, is_even, TILE, DEPTH, num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip

@@ -41,8 +41,8 @@ class GroupTraits(NamedTuple):
     scope: str
     is_coupled: bool
     is_stochastic: bool
-    is_sign: bool = False
-    """Whether steps are those of SpectralPlus with signs."""
+    geometry: str = ""
+    """Geometry of a group of SpectralPlus, or nothing for Adam⁺."""
 
 
 class Kind(NamedTuple):
@@ -52,9 +52,24 @@ class Kind(NamedTuple):
     gradient: torch.dtype
     z: torch.dtype
     is_coupled: bool
-    is_sign: bool
+    geometry: str
     is_stochastic: bool
     is_aligned: bool
+    is_kept: bool
+    part: int
+
+
+class Matrices(NamedTuple):
+    """The matrices of a part: rows of the table, their workers, and how many elements their directions take."""
+
+    group: int
+    rows: range
+    first_worker: int
+    workers: int
+    kind: Kind
+    size: int
+    at: list[int]
+    """Where the direction of each row begins."""
 
 
 class TensorRow(NamedTuple):
@@ -69,6 +84,10 @@ class TensorRow(NamedTuple):
     group: int
     number: int
     share: Share
+    kept: Tensor | None = None
+    """D(z) of a matrix of SpectralPlus, if it is kept."""
+    part: int = 0
+    """Number of the matrices whose directions are computed together, or 0."""
 
 
 def row(
@@ -88,7 +107,7 @@ class Tables:
         def kind(row: TensorRow) -> Kind:
             group = groups[row.group]
             is_stochastic = group.is_stochastic and row.p.dtype == torch.bfloat16
-            traits = (group.is_coupled, group.is_sign, is_stochastic, row.aligned)
+            traits = (group.is_coupled, group.geometry, is_stochastic, row.aligned, row.kept is not None, row.part)
             return Kind(row.p.dtype, row.gradient_dtype, row.z.dtype, *traits)
 
         def scope(row: TensorRow) -> tuple[int, int, int]:
@@ -120,7 +139,13 @@ class Tables:
             launches((max(b, begin), min(e, end)) for b, e in runs if b < end and e > begin)
             for begin, end in self.stages
         ]
-        self.launches = launches(runs)
+        self.launches = launches(run for run in runs if not self.kinds[run[0]].part)
+        self.parts = [
+            _matrices(range(begin, end), rows, first[begin], first[end] - first[begin], self.kinds[begin])
+            for begin, end in runs
+            if self.kinds[begin].part
+        ]
+        directions = {i: at for part in self.parts for i, at in zip(part.rows, part.at, strict=True)}
 
         scopes = _runs(map(scope, rows))
         number = {scope(rows[begin]): i for i, (begin, _) in enumerate(scopes)}
@@ -141,8 +166,10 @@ class Tables:
                 workers=count,
                 group=row.group,
                 salt=salt(row.group, row.number, row.share.number),
+                direction=directions.get(i, 0),
+                kept=0 if row.kept is None else row.kept.data_ptr(),
             )
-            for row, begin, count in zip(rows, first, workers, strict=False)
+            for i, (row, begin, count) in enumerate(zip(rows, first, workers, strict=False))
         ]
         records = [
             RecordColumns(group.record.data_ptr(), number.get(_scope(group.scope, g, -1), -1))
@@ -202,7 +229,7 @@ class Tables:
         scale_at = self.partial if scale is None else scale
         launched = []
         for first, count, kind in self.stage_launches[stage]:
-            types = (TYPES[kind.p], TYPES[kind.gradient], TYPES[kind.z])
+            types = _types(kind)
             options = (scale is not None, kind.is_coupled, kind.is_aligned, BLOCK, self.early)
             arguments = (*tables, first, scale_at, self.partial, *types, *options)
             launched.append(_launch(kernels.first, count, WARPS, False, *arguments))
@@ -244,18 +271,39 @@ class Tables:
         tables = (self.table, self.gradients, self.settings, self.worker_rows)
         launched = []
         for first, count, kind in self.launches:
-            types = (TYPES[kind.p], TYPES[kind.gradient], TYPES[kind.z])
+            types = _types(kind)
             options = (
-                scale is not None, found_inf is not None, kind.is_coupled, kind.is_sign, kind.is_stochastic,
+                scale is not None, found_inf is not None, kind.is_coupled, kind.geometry == "sign", kind.is_stochastic,
                 kind.is_aligned, BLOCK, self.early,
             )  # fmt: skip
             arguments = (*tables, first, scale_at, inf_at, self.coefficients, *types, *options)
             launched.append(_launch(kernels.second, count, WARPS, self.early, *arguments))
         self._remember(phase, launched)
 
+    def average(self, number: int) -> None:
+        """Average the gradients of a part of the matrices."""
+        part, phase = self.parts[number], f"average {number}"
+        if self._repeat(phase):  # pragma: no cover - see _repeat
+            return
+        tables = (self.table, self.gradients, self.settings, self.worker_rows, part.first_worker, self.coefficients)
+        arguments = (*tables, *_types(part.kind), part.kind.is_aligned, BLOCK)
+        self._remember(phase, [_launch(kernels.average, part.workers, WARPS, False, *arguments)])
+
+    def move(self, number: int, old: Tensor | None, new: Tensor, undoes: bool) -> None:
+        """Move a part of the matrices by `new` directions, after undoing the last extrapolation by the old ones.
+
+        The old directions may be None if they are kept, or if there is nothing to undo.
+        """
+        part = self.parts[number]
+        tables = (self.table, self.gradients, self.worker_rows, part.first_worker, self.coefficients)
+        kind = part.kind
+        options = (undoes, kind.is_kept, kind.is_stochastic, kind.is_aligned, BLOCK)
+        arguments = (*tables, new if old is None else old, new, *_types(kind), *options)
+        _launch(kernels.move, part.workers, WARPS, False, *arguments)
+
     def _remember(self, phase: str | None, launched: list[Any]) -> None:
         """Keep the launches of a phase for `_repeat`, if all of them can be repeated."""
-        if phase is not None and None not in launched:  # pragma: no cover - the interpreter has no launcher
+        if phase is not None and launched and None not in launched:  # pragma: no cover - not interpreted
             self.direct[phase] = launched
 
     def _repeat(self, phase: str | None) -> bool:
@@ -298,6 +346,16 @@ class Tables:
         eta = torch.where(ahead < 0, rate * beta, rate / (1 + ahead))
         new = torch.stack([norm, eta, record[NORM_SUM] + norm, record[STEPS] + 1, record[SKIPPED]])
         record.copy_(new if found_inf is None else torch.where(found_inf == 0, new, record))
+
+
+def _matrices(at: range, rows: Sequence[TensorRow], first: int, count: int, kind: Kind) -> Matrices:
+    # Directions begin at multiples of 16 elements, so that loads are 16 bytes wide.
+    *begins, size = accumulate((-(-rows[i].p.numel() // 16) * 16 for i in at), initial=0)
+    return Matrices(rows[at[0]].group, at, first, count, kind, size, begins)
+
+
+def _types(kind: Kind) -> tuple[Any, Any, Any]:
+    return TYPES[kind.p], TYPES[kind.gradient], TYPES[kind.z]
 
 
 def _launch(kernel: Any, programs: int, warps: int, early: bool, *arguments: Any) -> Any:
