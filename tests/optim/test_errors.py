@@ -16,6 +16,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"lr": -0.1}, ValueError, r"lr must be finite and at least 0, got -0.1: to ascend, pass maximize=True"),
     ({"lr": float("nan")}, ValueError, "lr must be finite and at least 0, got nan$"),
     ({"lr": float("inf")}, ValueError, "lr must be finite and at least 0, got inf$"),
+    ({"lr": 10**400}, ValueError, "lr must be finite, got an integer that no float can hold"),
     ({"lr": "0.1"}, TypeError, "lr must be a number or a 0-dim tensor, got '0.1'"),
     ({"lr": torch.tensor(-1.0)}, ValueError, "lr must be finite and at least 0, got -1.0"),
     ({"lr": torch.ones(2)}, ValueError, r"Tensor lr must be 1-element, got shape \(2,\)"),
