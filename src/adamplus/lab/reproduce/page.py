@@ -24,8 +24,8 @@ Made by `adamplus reproduce` from the newest stored run of each optimizer, setti
 - **Two points.** Adam⁺ and NIGT have w, an average of ŵ with BatchNorm statistics of its own, which is often far
   ahead of ŵ while rates are large. The other optimizers have one point, which is not averaged.
 """
-RULES = """A claim is **reproduced** or **not reproduced** with the paper's settings and budget. For other runs the table
-says whether it holds with their settings and epochs. Outcomes follow from the runs by the rule below each claim.
+RULES = """A claim is **reproduced** or **not reproduced** with the paper's settings and budget. For other runs the
+table says whether it holds with their settings and epochs. Outcomes follow from the runs by the rule below each claim.
 
 - *Better* and *worse*: means over seeds differ by more than the margin, {margins}. If both have several seeds, their
   95 % intervals must not overlap, either. An optimizer that diverged in every run is behind.
