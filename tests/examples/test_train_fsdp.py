@@ -102,7 +102,7 @@ def assert_same(one: Any, other: Any) -> None:
     """Assert that all tensors and settings are equal, bit for bit."""
     if isinstance(one, dict):
         assert one.keys() == other.keys()
-        one, other = list(one.values()), list(other.values())
+        one, other = list(one.values()), [other[key] for key in one]
     if isinstance(one, list):
         for a, b in zip(one, other, strict=True):
             assert_same(a, b)
