@@ -13,7 +13,7 @@ STEPS, BATCH = 200, 128
 
 
 def batches(step: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The batch of a step, the same whenever it is asked for."""
+    """The batch of a step, which depends only on the step's number."""
     generator = torch.Generator("cuda").manual_seed(step)
     x = torch.randn(BATCH, 3, 32, 32, device="cuda", generator=generator)
     return x, torch.randint(0, 10, (BATCH,), device="cuda", generator=generator)

@@ -19,7 +19,7 @@ class CifarShaped(Task):
     evaluation_rows = 2000
 
     def data(self) -> dict[str, Split]:
-        """Random images and labels; validation data would be test data that nobody asked for."""
+        """Random images and labels for training and test."""
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(60_000, 3, 32, 32, generator=generator)
         y = torch.randint(10, (60_000,), generator=generator)

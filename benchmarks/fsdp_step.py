@@ -1,7 +1,7 @@
 """What DTensors cost a fused step: GPT-2 of 124 M parameters under FSDP2 with one rank, beside the same without FSDP.
 
 `PYTHONPATH=src python3 benchmarks/fsdp_step.py [--json FILE]`, where there is a GPU. Both train in turn, in bfloat16. A
-step is timed twice: in training, where the host is ahead of the device and nobody waits, by the device's clock; and
+step is timed twice: in training, where the host is ahead of the device and does not wait, by the device's clock; and
 with a wait before and after it, host included.
 """
 

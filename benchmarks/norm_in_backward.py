@@ -3,7 +3,7 @@
 Hooks on accumulated gradients launch the norm of each tensor on the spot, when its gradient may still be in the cache,
 on the stream of the backward pass or on one beside it; the step then only puts them together and updates. Whole
 training steps are compared, captured in CUDA graphs (so that the hooks' launches cost the host nothing), and the host's
-time in an eager backward pass is told beside them.
+time in an eager backward pass is reported beside them.
 """
 
 import statistics

@@ -1,12 +1,12 @@
-"""Train a small GPT on several processes with fully_shard, bfloat16 and Adam⁺; go on by itself after a crash.
+"""Train a small GPT on several processes with fully_shard, bfloat16 and Adam⁺, and resume after a crash.
 
     torchrun --standalone --nproc-per-node 2 --max-restarts 3 examples/train_fsdp.py --out runs/gpt
 
-The text is the manual that every Python carries in `pydoc_data.topics`, byte by byte: nothing is downloaded. It runs on
-CUDA and NCCL where they are there, else on CPUs and gloo. If a process dies, torchrun starts all of them again, and all
-go on from the newest complete checkpoint; so does the same command, given again, with any number of processes. With as
-many as before, a run on CPUs ends with the bits that it would have had without the crash. A checkpoint whose files are
-not as they were written is set aside, and the one before it is loaded; if all are damaged, the run ends with an error.
+The text is the manual in Python's `pydoc_data.topics`, byte by byte, so nothing is downloaded. The script uses CUDA and
+NCCL if they are available, and CPUs and gloo otherwise. If a process dies, torchrun starts all processes again, and
+they resume from the newest complete checkpoint. Repeating the command does the same, with any number of processes. With
+the same number, a run on CPUs ends with the same bits as without the crash. If files of a checkpoint are damaged, it is
+renamed and the one before it is loaded; if all checkpoints are damaged, the run ends with an error.
 """
 
 import argparse
@@ -42,7 +42,7 @@ EVALUATED = 8  # batches
 
 
 class Block(nn.Module):
-    """Attention to what came before, then two linear layers; each adds to its input."""
+    """Causal attention, then two linear layers, each with a residual connection."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """One layer."""
+        """Output of the layer."""
         q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(self.norm_1(x)).chunk(3, -1))
         attended = scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).flatten(-2))
@@ -60,7 +60,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """The next byte, from those before it."""
+    """A language model of bytes."""
 
     def __init__(self, layers: int, width: int, heads: int, context: int) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class GPT(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 256)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits of the byte after each."""
+        """Logits of the next byte at each position."""
         x = self.token(x) + self.place.weight[: x.shape[1]]
         for block in self.blocks:
             x = block(x)
@@ -77,10 +77,10 @@ class GPT(nn.Module):
 
 
 def join(backend: str) -> None:
-    """Meet the other ranks, in a part of torchrun's store that this attempt has to itself.
+    """Join the other ranks, with keys in torchrun's store that only this attempt uses.
 
-    torchrun (torch 2.13) keeps the store when it restarts its workers, and a rank that finds in it where a dead one
-    listened waits forever. Nodes may count attempts differently: on several, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
+    torchrun (torch 2.13) keeps the store when it restarts its workers. A rank that finds the address of a dead rank in
+    it waits forever. Nodes may count attempts differently: on several, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
     """
     store, rank, ranks = next(dist.rendezvous("env://"))
     if ranks == int(os.environ["LOCAL_WORLD_SIZE"]):
@@ -89,14 +89,14 @@ def join(backend: str) -> None:
 
 
 def tell(line: str) -> None:
-    """Print a line, on one rank."""
+    """Print a line on rank 0."""
     if dist.get_rank() == 0:
         print(line, flush=True)
 
 
 def sharded(args: argparse.Namespace, device: str) -> GPT:
-    """The model, cut over all ranks: float32 shards, computed with in `--dtype`, gradients summed in float32."""
-    torch.manual_seed(args.seed)  # every rank draws all weights: they do not depend on how many ranks there are
+    """The model, sharded over all ranks: float32 shards, computation in `--dtype`, gradients summed in float32."""
+    torch.manual_seed(args.seed)  # every rank draws all weights, so they do not depend on the number of ranks
     model = GPT(args.layers, args.width, args.heads, args.context)
     mesh = init_device_mesh(device, (dist.get_world_size(),))
     policy = MixedPrecisionPolicy(param_dtype=getattr(torch, args.dtype), reduce_dtype=torch.float32)
@@ -106,7 +106,7 @@ def sharded(args: argparse.Namespace, device: str) -> GPT:
 
 
 def batches(text: Tensor, args: argparse.Namespace, device: str) -> Callable[[int], tuple[Tensor, Tensor]]:
-    """Batch number i, this rank's rows of it: a function of the seed and i alone, so that there is no order to save."""
+    """A function that returns this rank's rows of batch i. They depend only on the seed and i, so no order is saved."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     if args.batch % ranks:
         raise SystemExit(f"--batch {args.batch} cannot be cut into {ranks} equal parts: pass a multiple of {ranks}")
@@ -121,12 +121,12 @@ def batches(text: Tensor, args: argparse.Namespace, device: str) -> Callable[[in
 
 
 def loss_of(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Nats a byte."""
+    """Cross-entropy in nats per byte."""
     return cross_entropy(model(x).flatten(0, 1), y.flatten())
 
 
 def over_ranks(loss: Tensor) -> float:
-    """The mean over all ranks."""
+    """Mean of a loss over all ranks."""
     total = loss.detach().double()
     dist.all_reduce(total)
     return total.item() / dist.get_world_size()
@@ -134,7 +134,7 @@ def over_ranks(loss: Tensor) -> float:
 
 @torch.no_grad()
 def evaluate(model: nn.Module, batch: Callable[[int], tuple[Tensor, Tensor]]) -> float:
-    """The loss at w, where `model.eval()` puts the parameters of an optimizer that follows the model."""
+    """Loss at w: the optimizer follows the model, so `model.eval()` switches the parameters to w."""
     was_training = model.training
     model.eval()
     loss = over_ranks(torch.stack([loss_of(model, *batch(i)) for i in range(EVALUATED)]).mean())
@@ -143,12 +143,12 @@ def evaluate(model: nn.Module, batch: Callable[[int], tuple[Tensor, Tensor]]) ->
 
 
 def checkpoints(out: Path) -> list[Path]:
-    """Complete ones, the newest last: a folder gets its name when all of it is written."""
+    """Complete checkpoints, the newest last. A folder is renamed to `step-*` when all of it is written."""
     return sorted(out.glob("step-*"))
 
 
 def save(model: nn.Module, optimizer: AdamPlus, out: Path, step: int) -> None:
-    """Write a checkpoint, each rank its shards, that is there in full or not at all; then drop what is too old."""
+    """Write a checkpoint, each rank its shards, that is either complete or absent. Then remove the oldest."""
     model_state, optimizer_state = get_state_dict(model, optimizer)  # in train mode: ŵ, and what leads to w
     writing = out / f"writing-{step:08d}"
     dcp.save({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=writing)  # waits for all ranks
@@ -169,14 +169,14 @@ def digest(path: Path) -> str:
 
 
 def gathered(own: Any) -> list[Any]:
-    """What each rank has, on all ranks."""
+    """The objects of all ranks, on all ranks."""
     parts: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(parts, own)
     return parts
 
 
 def damage(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint's files, the same on all ranks; None if they are as they were written."""
+    """What is wrong with a checkpoint's files, the same on all ranks. None if they are as they were written."""
     problem = None
     try:
         digests = json.loads((checkpoint / DIGESTS).read_text())
@@ -190,13 +190,13 @@ def damage(checkpoint: Path) -> str | None:
 
 
 def newest_whole(out: Path) -> Path | None:
-    """The newest checkpoint that is not damaged, after setting aside those after it; None if there is none at all."""
+    """The newest checkpoint that is not damaged. Damaged ones are renamed. None if there is no checkpoint."""
     found: list[Any] = [None]
     if dist.get_rank() == 0:
         for rest in out.glob("writing-*"):
             shutil.rmtree(rest)
         found = [checkpoints(out)]
-    dist.broadcast_object_list(found)  # one rank looks, for file systems may show them different things
+    dist.broadcast_object_list(found)  # one rank lists them, because file systems may show ranks different files
     damaged: dict[Path, str] = {}
     for checkpoint in reversed(found[0]):
         if (problem := damage(checkpoint)) is not None:
@@ -215,7 +215,7 @@ def newest_whole(out: Path) -> Path | None:
 
 
 def resume(model: nn.Module, optimizer: AdamPlus, out: Path) -> int:
-    """Load the newest checkpoint that is whole, cut as the ranks are now, and tell how many steps were taken."""
+    """Load the newest undamaged checkpoint into the present shards. Returns the number of steps that were taken."""
     checkpoint = newest_whole(out)
     if checkpoint is None:
         return 0
@@ -252,7 +252,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Resume, train, and tell."""
+    """Resume, train, and print results."""
     args = arguments()
     if not dist.is_torchelastic_launched():
         raise SystemExit(f"start it with torchrun: torchrun --standalone --nproc-per-node 2 {__file__}")

@@ -1,4 +1,4 @@
-"""The one table of optimizers and settings that the tests walk, and the helpers to set two runs side by side."""
+"""Tables of optimizers and settings that tests iterate over, and helpers that compare two runs."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def pair(name: str, groups: Sequence[dict[str, Any]], execution: dict[str, Any]) -> tuple[AdamPlus, AdamPlusReference]:
-    """A member of the family over `groups`, and its reference over float64 copies of the same parameters."""
+    """An optimizer of the family over `groups`, and its reference over float64 copies of the same parameters."""
     cls, powers = FAMILY[name]
     copies = [{**group, "params": [float64_copy(p) for p in group["params"]]} for group in groups]
     return cls([dict(group) for group in groups], **execution), AdamPlusReference(copies, **powers)
@@ -72,7 +72,7 @@ def difference(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:
 
 
 def through_a_file(obj: Any) -> Any:
-    """Save and load as checkpoints are: nothing shared, nothing that weights_only refuses."""
+    """Save and load an object as a checkpoint, with weights_only=True. The result shares no memory with it."""
     buffer = io.BytesIO()
     torch.save(obj, buffer)
     buffer.seek(0)
@@ -91,7 +91,7 @@ def batch(step: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> None:
-    """A plain training loop; step number i sees the same batch whenever it is run."""
+    """A plain training loop. The batch of a step depends only on the step's number."""
     dtype = next(model.parameters()).dtype
     for i in steps:
         x, y = batch(i, dtype)
@@ -101,7 +101,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> N
 
 
 def allocations(function: Callable[[], Any]) -> list[int]:
-    """Sizes in bytes of everything that torch's CPU allocator handed out while `function` ran."""
+    """Sizes in bytes of all memory that torch's CPU allocator returned while `function` ran."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         function()
     events: Any = profile.profiler.kineto_results.events()  # pyright: ignore[reportOptionalMemberAccess]
@@ -137,7 +137,7 @@ def parameter(layout: str, dtype: torch.dtype) -> nn.Parameter:
         case "channels last":
             t = torch.randn(2, 3, 2, 2).to(memory_format=torch.channels_last)
         case _:
-            # complex16 is no dtype that torch computes in: complex parameters are complex64 and complex128
+            # torch does not compute in complex32, so complex parameters are complex64 and complex128
             t = torch.randn(4, dtype=torch.complex64)
             return nn.Parameter(t.to(torch.complex128 if dtype == torch.float64 else torch.complex64))
     t = t.to(dtype) if layout != "strided" else torch.empty(6, 5, dtype=dtype).copy_(torch.randn(6, 5))[::2, 1::2]

@@ -3,7 +3,7 @@
     python tests/fuzzing.py labels 600
 
 Prints how many inputs were tried and refused. An exception that the target does not expect is printed with the seed of
-its input, which `python tests/fuzzing.py labels 0 SEED` repeats. Readers of data sets are fuzzed by tests/lab/data.
+its input, which `python tests/fuzzing.py labels 0 SEED` repeats. Targets that read data sets are in reader_fuzzing.py.
 """
 
 import copy
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from reader_fuzzing import READERS
 
 Target = Callable[[random.Random], bool]
 """Tries one input. Returns whether it was accepted; raises what no user should see."""
@@ -29,7 +30,26 @@ TOKENS = [
     *("adam-plus", "sgd", "msgd", "nigt", "muon", "digits", "pydoc", "tones", "an4", ":", "=", ",", "[", "]", "(", ")"),
     *("lr", "beta", "momentum", "betas", "foreach", "norm_scope", "weight_decay", "params", "self", "lr=0.1", "=1e-3"),
     *("1e400", "-1", "0", "nan", "inf", "True", "None", "0x10", "1_000", "'a'", '"', "é", "𝛼", "\0", "\n", " ", "~"),
-    *("/", "..", ".", ".py", "\\", "a" * 300, "{", "}", "%s", "lambda: 0", "__import__('os')", "task.py", "/dev/null"),
+    *(
+        ";",
+        ";lr=",
+        "-" * 9000,
+        "1+" * 9000,
+        "(" * 300,
+        "/",
+        "..",
+        ".",
+        ".py",
+        "\\",
+        "a" * 300,
+        "{",
+        "}",
+        "%s",
+        "lambda: 0",
+        "__import__('os')",
+        "task.py",
+        "/dev/null",
+    ),
 ]
 SCALARS = [None, True, -1, 0, 1, 10**400, 0.5, math.nan, math.inf, -math.inf, "", "nan", "é\0", [], {}, [[]], {"": {}}]
 
@@ -196,7 +216,7 @@ def state() -> Target:
     return attempt
 
 
-TARGETS: dict[str, Callable[[], Target]] = {"labels": labels, "tasks": tasks, "runs": runs, "state": state}
+TARGETS: dict[str, Callable[[], Target]] = {"labels": labels, "tasks": tasks, "runs": runs, "state": state, **READERS}
 
 
 def fuzz(name: str, inputs: int, seconds: float, first: int = 0) -> tuple[Counter[str], dict[str, str]]:

@@ -1,4 +1,4 @@
-"""The build hook: it compiles where it can, and the package installs where it cannot."""
+"""The build hook compiles the C library if it can. Without a compiler, the package installs without it."""
 
 import ctypes
 import importlib.util
@@ -23,7 +23,7 @@ def _hook() -> ModuleType:
 
 
 class Application:
-    """What hatchling gives a hook to speak through."""
+    """Stands in for hatchling's application, which prints warnings of hooks."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
@@ -33,7 +33,7 @@ class Application:
 
 
 def build(hook: ModuleType, root: Path) -> tuple[dict[str, Any], list[str], bool]:
-    """Run the hook on a copy of the sources: what it tells hatchling and people, and whether the library is there."""
+    """Run the hook on a copy of the sources. Returns its build data, its warnings, and whether the library exists."""
     source = root / hook.SOURCE
     source.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / hook.SOURCE, source)
@@ -57,7 +57,7 @@ def test_the_library_is_compiled_into_the_wheel(hook: ModuleType, tmp_path: Path
 
 
 @pytest.mark.parametrize(("compiler", "words"), [("no-such-compiler", "there is no C compiler"), ("false", "failed")])
-def test_without_a_compiler_the_build_goes_on(
+def test_without_a_compiler_the_package_is_built_without_the_library(
     compiler: str, words: str, hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("CC", compiler)
@@ -65,7 +65,7 @@ def test_without_a_compiler_the_build_goes_on(
     stale.parent.mkdir(parents=True)
     stale.touch()
     data, warnings, there = build(hook, tmp_path)
-    assert not there  # nor an old one, which would be another source's
+    assert not there  # an old library is removed, because it is of another source
     assert data == {"artifacts": []}
     assert len(warnings) == 1
     assert words in warnings[0]

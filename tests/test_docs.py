@@ -1,4 +1,4 @@
-"""Every example that people read is run: docstrings, README and docs."""
+"""Examples in docstrings, README and docs run, and figures in pages are the stored ones."""
 
 import csv
 import doctest
@@ -36,14 +36,14 @@ def blocks(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The blocks of a page share their names, in reading order, as a reader's session does."""
+    """The blocks of a page run in their order and share one namespace."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for i, code in enumerate(blocks(page)):
         exec(compile(code, f"{page.name}, block {i}", "exec"), names)
 
 
-def test_the_readme_has_the_blocks_that_it_is_for():
+def test_the_readme_shows_a_training_loop():
     code = "\n".join(blocks(ROOT / "README.md"))
     assert "follow(model)" in code
     assert "optimizer.step()" in code
@@ -58,14 +58,14 @@ def test_every_public_name_has_a_summary_and_an_example(name: str):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_line_begins_a_list_by_chance(page: Path):
-    """A sentence that ends in a number, wrapped before it, would."""
+def test_no_wrapped_line_looks_like_a_numbered_list(page: Path):
+    """Markdown makes a list of a line that begins with a number and a full stop."""
     items = [int(number) for number in re.findall(r"^ *(\d+)[.)] ", page.read_text(), flags=re.MULTILINE)]
     assert all(number in (1, before + 1) for before, number in zip([0, *items], items, strict=False))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_and_pictures_of_the_repository_are_there(page: Path):
+def test_links_and_pictures_inside_the_repository_exist(page: Path):
     for target, place in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
         if "://" not in target:
             there = page.parent / target if target else page
@@ -75,18 +75,18 @@ def test_links_and_pictures_of_the_repository_are_there(page: Path):
 
 
 def places(page: Path) -> set[str]:
-    """What links can name in a page: its headings, as GitHub spells them."""
+    """Anchors of a page: its headings, as GitHub spells them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("name", ["h200", "cpu", "cpu-16"])
-def test_figures_of_the_results_page_are_those_that_were_measured(name: str):
+def test_figures_of_the_results_page_are_the_stored_ones(name: str):
     page = (ROOT / "results/step/README.md").read_text()
     assert markdown(load(ROOT / f"results/step/{name}.json")).strip() in page
 
 
-def test_figures_of_the_readme_are_those_that_were_measured():
+def test_figures_of_the_readme_are_the_stored_ones():
     page = (ROOT / "README.md").read_text()
     for model in load(ROOT / "results/step/h200.json").models:
         rows = {row.optimizer: row for row in model.rows}
@@ -98,14 +98,14 @@ def test_figures_of_the_readme_are_those_that_were_measured():
         assert eager + captured + f"| {plus.captured_ms / model.floor_ms:.2f} |" in page
 
 
-def test_the_cost_of_the_norm_is_what_its_script_computes():
+def test_the_tables_of_the_norms_cost_are_those_of_their_script():
     page = (ROOT / "docs/distributed.md").read_text()
     script = runpy.run_path(str(ROOT / "docs/tables/norm_cost.py"))
     assert script["tables"]() in page
     assert script["rewritten"](page) == page
 
 
-def test_figures_of_single_studies_are_what_was_measured():
+def test_figures_of_single_studies_are_the_stored_ones():
     page = (ROOT / "results" / "step" / "README.md").read_text()
     fsdp = json.loads((ROOT / "results" / "step" / "h200-fsdp.json").read_text())
     for way, form in (("in_training", "| {plain:.3f} | {FSDP2:.3f} | {ratio:.3f} |"),
@@ -116,7 +116,7 @@ def test_figures_of_single_studies_are_what_was_measured():
     assert f"**{adam_plus.eager_over_adam:.2f}** ({adam_plus.eager_ms:.3f} and {adam.eager_ms:.3f} ms" in page
 
 
-def test_figures_of_the_lab_are_what_was_measured():
+def test_figures_of_the_lab_are_the_stored_ones():
     page = (ROOT / "results" / "lab" / "README.md").read_text()
     assert (ROOT / "results" / "lab" / "demo" / "table.md").read_text().strip() in page
     measured = json.loads((ROOT / "results" / "lab" / "h200-throughput.json").read_text())["optimizers"]

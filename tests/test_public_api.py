@@ -1,4 +1,4 @@
-"""The surface: what DESIGN §2 promises, and what importing costs."""
+"""The public names and signatures of DESIGN §2, and what importing the package needs."""
 
 import inspect
 import subprocess
@@ -29,14 +29,14 @@ SIGNATURE = {
 }
 
 
-def test_adam_plus_has_the_promised_signature():
+def test_the_signature_of_adam_plus():
     parameters = list(inspect.signature(AdamPlus).parameters.values())
     assert parameters[0].name == "params"
     assert {p.name: p.default for p in parameters[1:]} == SIGNATURE
     assert {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} == set(SIGNATURE) - {"lr", "beta"}
 
 
-def test_the_family_has_its_defaults():
+def test_the_powers_and_momentum_of_the_family():
     import torch
 
     def group(cls: type[AdamPlus]) -> dict:
@@ -46,14 +46,14 @@ def test_the_family_has_its_defaults():
     assert (group(NIGT)["beta_power"], group(NIGT)["norm_power"], group(NIGT)["beta"]) == (0.0, 1.0, 1 - 0.9)
 
 
-def test_all_is_sorted_and_there():
+def test_all_public_names_exist_and_are_sorted():
     assert all(hasattr(adamplus, name) for name in adamplus.__all__)
     assert adamplus.__all__ == sorted(adamplus.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
     assert adamplus.__version__.count(".") == 2
 
 
-def test_importing_needs_torch_alone():
-    """Nothing of the lab, and no compiler: the core must import on a bare GPU box."""
+def test_importing_the_package_needs_only_torch():
+    """Neither the lab's dependencies nor a compiler are imported, so that a machine with only torch can use it."""
     code = (
         "import sys, torch; before = set(sys.modules); import adamplus; "
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}; "

@@ -1,4 +1,4 @@
-"""examples/train_fsdp.py: a run that was killed ends as if it had not been, bit for bit."""
+"""examples/train_fsdp.py: an interrupted run ends with the bits of an uninterrupted one."""
 
 import importlib.util
 import os
@@ -27,7 +27,7 @@ SECONDS = 240
 
 
 class Launch:
-    """One torchrun over the example, and all of its processes: those that have MARK in their environment."""
+    """A torchrun of the example with all of its processes, which have MARK in their environment."""
 
     MARK = "ADAMPLUS_TEST_LAUNCH"
 
@@ -41,7 +41,7 @@ class Launch:
         )
 
     def end(self) -> tuple[int, str, str]:
-        """Wait for it, and leave no process behind, whatever happens."""
+        """Wait for the end. No process is left behind, even after an error."""
         try:
             stdout, stderr = self.torchrun.communicate(timeout=SECONDS)
             assert not self.processes(), "torchrun left processes behind"
@@ -50,12 +50,12 @@ class Launch:
             self.kill(self.processes())
 
     def processes(self, rank: int | None = None) -> list[int]:
-        """Those that run, or those of one rank."""
+        """Ids of the running processes, of all ranks or of one."""
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
                 environment = path.read_bytes().decode(errors="replace").split("\0")
-            except OSError:  # it ended meanwhile, or is somebody else's
+            except OSError:  # it has ended, or belongs to another user
                 continue
             if self.mark in environment and (rank is None or f"RANK={rank}" in environment):
                 found.append(int(path.parent.name))
@@ -71,7 +71,7 @@ class Launch:
 
 
 def finish(launch: Launch) -> str:
-    """The last line of a run that must succeed."""
+    """Last line of the output of a run that must succeed."""
     code, stdout, stderr = launch.end()
     assert code == 0, stderr
     return stdout.splitlines()[-1]
@@ -92,17 +92,17 @@ def names(out: Path) -> list[str]:
 
 
 def state(out: Path) -> dict[str, Any]:
-    """All that the last checkpoint holds, in one piece."""
+    """Content of the last checkpoint, gathered from all ranks."""
     whole = out.parent / f"{out.name}.whole.pt"
     dcp_to_torch_save(max(out.glob("step-*")), whole)
     return torch.load(whole)
 
 
 def assert_same(one: Any, other: Any) -> None:
-    """The same bits everywhere, settings included."""
+    """Assert that all tensors and settings are equal, bit for bit."""
     if isinstance(one, dict):
         assert one.keys() == other.keys()
-        one, other = list(one.values()), list(other.values())
+        one, other = list(one.values()), [other[key] for key in one]
     if isinstance(one, list):
         for a, b in zip(one, other, strict=True):
             assert_same(a, b)
@@ -141,20 +141,20 @@ def test_two_checkpoints_are_kept_and_w_is_shipped(uninterrupted: tuple[Path, st
         assert own["z"].any() == (not torch.equal(shipped[name], w_hat))
 
 
-def test_killed_in_a_step_and_in_a_checkpoint_torchrun_ends_the_run_with_the_same_bits(
+def test_torchrun_resumes_after_kills_in_a_step_and_in_a_checkpoint_with_the_same_bits(
     tmp_path: Path, uninterrupted: tuple[Path, str]
 ):
     out = tmp_path / "out"
     code, stdout, stderr = Launch(out, *SHORT, restarts=2, kill_at="step rename").end()
     assert code == 0, stderr
-    # Nobody took the second checkpoint, which had all but its name, for one.
+    # The second checkpoint was complete but not renamed, so it was not loaded.
     assert re.findall(r"from step (\d+)", stdout) == ["0", "4", "4"]
     assert_same_end(out, stdout.splitlines()[-1], uninterrupted)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kill_at", ["shard", "metadata", "rename"])
-def test_killed_in_a_checkpoint_the_same_command_again_loads_the_one_before_it(
+def test_after_a_kill_in_a_checkpoint_the_same_command_loads_the_one_before_it(
     kill_at: str, tmp_path: Path, uninterrupted: tuple[Path, str]
 ):
     out = tmp_path / "out"
@@ -168,13 +168,13 @@ def test_killed_in_a_checkpoint_the_same_command_again_loads_the_one_before_it(
 
 
 @pytest.mark.slow
-def test_killed_in_a_step_the_same_command_again_ends_the_run_with_the_same_bits(
+def test_after_a_kill_in_a_step_the_same_command_ends_with_the_same_bits(
     tmp_path: Path, uninterrupted: tuple[Path, str]
 ):
     out = tmp_path / "out"
     fail(Launch(out, *SHORT, kill_at="step"))
     assert_same_end(out, finish(Launch(out, *SHORT)), uninterrupted)
-    # There is nothing left to do, and it says the same.
+    # Once more: nothing is left to do, and the last line is the same.
     assert_same_end(out, finish(Launch(out, *SHORT)), uninterrupted)
 
 
@@ -199,7 +199,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 def copied(uninterrupted: tuple[Path, str], out: Path) -> Path:
-    """The folder of the run without its end."""
+    """Copy the folder of the run, without the final model."""
     shutil.copytree(uninterrupted[0], out)
     (out / "model.pt").unlink()
     return out
@@ -269,7 +269,7 @@ def test_if_every_checkpoint_is_damaged_all_ranks_end_with_an_error(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 4])
-def test_a_run_goes_on_with_another_number_of_ranks(ranks: int, tmp_path: Path, uninterrupted: tuple[Path, str]):
+def test_a_run_continues_with_another_number_of_ranks(ranks: int, tmp_path: Path, uninterrupted: tuple[Path, str]):
     out = tmp_path / "out"
     finish(Launch(out, *TINY, "--steps=8", "--every=4"))
     code, stdout, stderr = Launch(out, *SHORT, ranks=ranks).end()
@@ -280,8 +280,8 @@ def test_a_run_goes_on_with_another_number_of_ranks(ranks: int, tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_killed_at_random_again_and_again_it_ends_with_the_same_bits(tmp_path: Path):
-    """Wherever it hits: in a pass, a collective, an evaluation or a checkpoint."""
+def test_a_run_that_is_killed_at_random_times_ends_with_the_same_bits(tmp_path: Path):
+    """Kills may hit a forward or backward pass, a collective, an evaluation or a checkpoint."""
     straight, out = tmp_path / "straight", tmp_path / "out"
     straight_line = finish(Launch(straight, *LONG))
     kills, chance = 5, random.Random(0)

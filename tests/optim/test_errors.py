@@ -1,4 +1,4 @@
-"""What is refused, in words that help, with nothing touched."""
+"""Wrong settings, gradients and state dicts are refused with a helpful message, and change nothing."""
 
 import copy
 import math
@@ -16,6 +16,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"lr": -0.1}, ValueError, r"lr must be finite and at least 0, got -0.1: to ascend, pass maximize=True"),
     ({"lr": float("nan")}, ValueError, "lr must be finite and at least 0, got nan$"),
     ({"lr": float("inf")}, ValueError, "lr must be finite and at least 0, got inf$"),
+    ({"lr": 10**400}, ValueError, "lr must be finite, got an integer that no float can hold"),
     ({"lr": "0.1"}, TypeError, "lr must be a number or a 0-dim tensor, got '0.1'"),
     ({"lr": torch.tensor(-1.0)}, ValueError, "lr must be finite and at least 0, got -1.0"),
     ({"lr": torch.ones(2)}, ValueError, r"Tensor lr must be 1-element, got shape \(2,\)"),
@@ -291,7 +292,7 @@ def test_a_spoilt_state_dict_is_refused_and_nothing_is_loaded(spoil: Any, words:
         optimizer.load_state_dict(state_dict)
     same_state(before, optimizer.state_dict())
     assert optimizer.training
-    optimizer.load_state_dict(before)  # and its own still loads: no hook is left behind
+    optimizer.load_state_dict(before)  # no hook is left behind, so its own state still loads
 
 
 @pytest.mark.parametrize("mode", ["x", None, 1, torch.tensor(True)])
@@ -344,8 +345,8 @@ def test_a_setting_spoilt_between_steps_is_refused_before_anything_changes(
     same_state(before, optimizer.state_dict())
 
 
-def test_looking_at_a_state_that_is_not_there_does_no_harm():
-    """optimizer.state is a defaultdict: a look leaves an empty entry."""
+def test_reading_a_missing_state_does_no_harm():
+    """optimizer.state is a defaultdict, so reading a missing entry creates an empty one."""
     p, q = (nn.Parameter(torch.ones(2)) for _ in range(2))
     optimizer = AdamPlus([p, q])
     p.grad = torch.ones(2)
@@ -376,8 +377,8 @@ def test_a_complex_z_of_16_bits_is_refused():
         AdamPlus([p], state_dtype=torch.bfloat16)
 
 
-def test_what_steps_cannot_move_is_refused_where_it_is_to_be_moved():
-    """Quantized weights that nobody trains are in many a model's parameters()."""
+def test_parameters_of_other_dtypes_are_refused_only_if_they_are_stepped():
+    """Models may have frozen quantized weights among their parameters()."""
     frozen = nn.Parameter(torch.ones(2, dtype=torch.int8), requires_grad=False)
     p = nn.Parameter(torch.ones(2))
     optimizer = AdamPlus([frozen, p])
@@ -493,7 +494,7 @@ def test_one_dict_may_build_two_optimizers():
     assert second.training
 
 
-def test_follow_wants_a_model_that_it_knows():
+def test_follow_needs_a_model_with_the_optimizers_parameters():
     optimizer = AdamPlus(small_model().parameters())
     with pytest.raises(TypeError, match=r"torch\.nn\.Module that holds the parameters, got list"):
         optimizer.follow([])  # pyright: ignore[reportArgumentType]

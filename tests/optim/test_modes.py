@@ -148,7 +148,7 @@ def test_following_through_torch_compile(order: str):
     assert optimizer.training
 
 
-def test_a_copy_and_a_pickle_of_a_followed_model_follow_nobody():
+def test_a_copy_and_a_pickle_of_a_followed_model_are_not_followed():
     model, optimizer = trained()
     optimizer.follow(model)
     buffer = io.BytesIO()
@@ -516,7 +516,7 @@ def test_stats_count_the_steps_and_not_those_of_a_parameter(how: dict[str, Any])
         assert {int(optimizer.state[p]["step"]) for p in params} == {3}
 
 
-def test_loading_train_mode_beside_a_model_in_eval_mode_is_told():
+def test_loading_train_mode_beside_a_model_in_eval_mode_warns():
     model, optimizer = trained()
     checkpoint = copy.deepcopy({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
     optimizer.follow(model)
@@ -527,4 +527,4 @@ def test_loading_train_mode_beside_a_model_in_eval_mode_is_told():
     model.eval()
     assert difference(values(optimizer), reference_points()[0]) <= 1e-14
     model.train()
-    optimizer.load_state_dict(optimizer.state_dict())  # without a word
+    optimizer.load_state_dict(optimizer.state_dict())  # without a warning

@@ -1,8 +1,11 @@
-"""Run by torchrun: examples/train_fsdp.py, killed where KILL_AT says: a word for each attempt that must fail.
+"""Worker for torchrun: examples/train_fsdp.py, with one process killed at a chosen point.
 
-"step": rank 1, between its backward pass and its step. While the second checkpoint is written, all of them: "shard",
-when rank 0 may have written its part and rank 1 has not; "metadata", when all parts are there and no list of them;
-"rename", when only the folder's name is missing.
+KILL_AT has one word for each attempt that must fail:
+
+- "step": rank 1, between its backward pass and its step;
+- "shard": rank 1, before it writes its part of the second checkpoint;
+- "metadata": rank 0, when all parts of this checkpoint are written, and the list of them is not;
+- "rename": all ranks, before the folder of this checkpoint is renamed.
 """
 
 import importlib.util
@@ -24,7 +27,7 @@ def die() -> None:
 
 
 def killing(function: Callable[..., Any], where: Callable[..., bool], after: bool = False) -> Callable[..., Any]:
-    """The function, which kills its process before it does anything, or when it has done everything."""
+    """A function that kills its process before, or after, it has done its work."""
 
     def killed(*args: Any, **keywords: Any) -> Any:
         deadly = where(*args, **keywords)
@@ -68,4 +71,4 @@ if __name__ == "__main__":
     for kill_at in os.environ["KILL_AT"].split()[int(os.environ["TORCHELASTIC_RESTART_COUNT"]) :][:1]:
         arm(example, kill_at)
     example.main()
-    os._exit(0)  # as the example itself
+    os._exit(0)  # as the example does

@@ -35,8 +35,8 @@ WRONG = {
         "def __init__(self, n): pass\n    def data(",
     ),
     "its task cannot be made (without arguments): it called sys.exit(3)": (
-        "class Plane",
-        "raise SystemExit(3)\nclass Plane",
+        "def data(",
+        "def __init__(self): raise SystemExit(3)\n    def data(",
     ),
     "data() raised: it called sys.exit('no')": ("generator =", "raise SystemExit('no'); generator ="),
     "data() raised: FileNotFoundError: ": ("generator =", "open('no/such/file'); generator ="),

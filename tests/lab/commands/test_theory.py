@@ -20,7 +20,6 @@ from adamplus.lab.commands import theory as commands
 from adamplus.lab.errors import InputError
 from adamplus.lab.measured_theory.measurement import measure_all
 from adamplus.lab.measured_theory.methods import METHODS
-from adamplus.lab.measured_theory.tables import short
 
 RESULTS = Path(__file__).parents[3] / "results" / "theory"
 
@@ -192,10 +191,6 @@ def test_a_killed_worker_process_is_reported(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ProcessPoolExecutor, "submit", pool)
     with pytest.raises(InputError, match=r"worker process was killed.*: pass fewer --workers"):
         list(measure_all([Mock()], 2))
-
-
-def test_counts_have_three_digits_and_a_unit():
-    assert [short(n) for n in (999, 12_345, 1_234_567, 3.42e9)] == ["999", "12.3 k", "1.23 M", "3.42 · 10^9"]
 
 
 def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

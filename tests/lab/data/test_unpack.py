@@ -181,6 +181,12 @@ def test_headers_that_claim_much_take_no_memory_or_time(name: str, compressed: b
     assert not list(tmp_path.rglob("good"))
 
 
+def test_headers_of_members_count_as_content(tmp_path: Path):
+    archive = tar_with(tmp_path / "x.tar.gz", *[member(f"set/{i}", size=0) for i in range(20)])
+    with pytest.raises(InputError, match="has more than 4,000 bytes of content"):
+        unpack(archive, "set", tmp_path / "to", limit=4000)
+
+
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 @pytest.mark.parametrize("kind", ["", "gz", "bz2", "xz"])
 def test_the_forms_of_tar_archives_are_unpacked(form: int, kind: str, tmp_path: Path):

@@ -34,8 +34,9 @@ LOADS = """if epoch == 1:
             assert sorted(float(row) for batch in loader for row in batch[0]) == list(range(8))"""
 READS_AND_PRINTS = """if (child := os.fork()) == 0:
             signal.alarm(20)
+            files = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
             with open(0) as requests:
-                print("read", requests.read().encode(), flush=True)
+                print("read", requests.read().encode(), "pipes", sum("pipe:" in file for file in files), flush=True)
             os._exit(0)
         os.waitpid(child, 0)"""
 # PyDLL's fork is unknown to Python: the child keeps the worker's pipes.
@@ -70,7 +71,7 @@ def test_forked_processes_neither_take_requests_nor_mix_with_replies(tmp_path: P
     specs = planned(write_task(tmp_path / "plane.py", READS_AND_PRINTS), "sgd", seeds=2)
     ended = execute(local.start, specs, tmp_path / "runs", workers=1)
     assert [one.failure for one in ended] == [None, None]
-    assert (tmp_path / "runs" / "logs" / "worker-1.log").read_text() == "read b''\n" * 8
+    assert (tmp_path / "runs" / "logs" / "worker-1.log").read_text() == "read b'' pipes 0\n" * 8
 
 
 @pytest.mark.parametrize("fork", ["os.fork", '__import__("ctypes").PyDLL(None).fork'])

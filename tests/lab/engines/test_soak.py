@@ -44,6 +44,8 @@ class Comparison:
                 stderr=subprocess.STDOUT,
                 env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
                 process_group=0,
+                # A shell ignores SIGINT in what it starts in the background, and processes inherit that.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
 
     def complete(self) -> None:

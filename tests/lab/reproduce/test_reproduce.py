@@ -1,5 +1,6 @@
 """`adamplus reproduce`: from data to figures and claims, and the rules that decide."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -201,7 +202,7 @@ class TestCommand:
 
     def test_written_files_name_no_path_host_or_user(self, data: Path, tmp_path: Path, monkeypatch: Any):
         for name in ("USER", "LOGNAME"):
-            monkeypatch.setenv(name, "somebody-here")
+            monkeypatch.setenv(name, "a-user-here")
         monkeypatch.setattr("platform.node", lambda: "host-of-theirs")
         monkeypatch.setattr("socket.gethostname", lambda: "host-of-theirs")
         out = tmp_path / "out"
@@ -218,7 +219,7 @@ class TestCommand:
             str(Path.home()),
             str(Path(reproduction.__file__).parents[3]),
             "host-of-theirs",
-            "somebody-here",
+            "a-user-here",
         ]
         for path in written:
             content = path.read_bytes()
@@ -228,19 +229,23 @@ class TestCommand:
         words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--out", tmp_path, "--optimizers", "msgd")
         assert "cifar10: the data is not the official CIFAR-10 (data_batch_1, " in run_command("cifar10", *words)
         assert "wikitext2: the data is not the official WikiText-2 (wiki.train" in run_command("wikitext2", *words)
-        assert "swb300: the data is SWB-300, whose digests nobody knows" in run_command("swb300", *words)
+        assert "swb300: the data is SWB-300, whose digests are not known" in run_command("swb300", *words)
         run_command("--out", tmp_path, "--data", tmp_path / "nowhere")
         text = (tmp_path / "claims.md").read_text()
         assert "data: not the official CIFAR-10 (" in text
         assert "| ResNet18 on CIFAR-10 | paper-1-epochs\\* |" in text
         assert "so nothing here is an answer to the paper." in text
         assert "SWB-300 | paper-1-epochs |" in text
-        assert "data: SWB-300, whose digests nobody knows" in text
+        assert "data: SWB-300, whose digests are not known" in text
 
     def test_runs_of_other_data_are_not_reused(self, data: Path, tmp_path: Path):
         words = ("--seeds", 1, "--epochs", 1, "--data", write_all(data), "--optimizers", "msgd")
         for name in ("wikitext2", "swb300"):
             run_command(name, *words, "--out", tmp_path / "out")
+            path = tmp_path / "out" / "paper-1-epochs" / name / "data.json"
+            path.write_text(
+                json.dumps({"data": "as another version words it", "mark": json.loads(path.read_text())["mark"]})
+            )
             assert trained(run_command(name, *words, "--out", tmp_path / "out")) == [0]
         tokens = data / "wikitext-2" / "wiki.train.tokens"
         tokens.write_text(tokens.read_text() + " the cat \n")

@@ -11,7 +11,7 @@ from adamplus import AdamPlus
 
 
 def two_steps(name: str, settings: dict[str, Any], p: Tensor, g1: Tensor, g2: Tensor, lr: Any, beta: Any) -> Any:
-    """Parameters and state after two steps, as a function of everything that goes in."""
+    """Parameters and state after two steps, as a function of parameters, gradients, lr and β."""
     p = p.clone()
     kind = {"momentum": 1 - beta} if name == "nigt" else {"beta": beta}
     optimizer = FAMILY[name][0]([p], lr=lr, differentiable=True, **{**settings, **kind})
@@ -35,7 +35,7 @@ def test_first_and_second_derivatives_through_two_steps(name: str, setting: str)
     assert torch.autograd.gradgradcheck(function, (*inputs, *scalars))
 
 
-def test_complex_parameters_too():
+def test_derivatives_through_steps_of_complex_parameters():
     inputs = [torch.randn(3, dtype=torch.complex128, requires_grad=True) for _ in range(3)]
 
     def function(p: Tensor, g1: Tensor, g2: Tensor) -> Any:
@@ -62,14 +62,14 @@ def test_differentiable_equals_plain(dtype: torch.dtype):
 
 
 def test_a_learned_learning_rate_learns():
-    """Meta-learning: descend the loss after a step with respect to lr."""
+    """Meta-learning: minimise the loss after a step with respect to lr."""
     lr = torch.tensor(0.01, requires_grad=True)
     start = torch.tensor([3.0, -2.0])
     meta = torch.optim.SGD([lr], lr=0.01)
     losses = []
     for _ in range(20):
         at = start.clone().requires_grad_()
-        w = at.clone()  # a step writes into w, and the gradient's own graph needs what stood there
+        w = at.clone()  # a step overwrites w, and the graph of the gradient needs the values before it
         optimizer = AdamPlus([w], lr=lr, beta=0.5, differentiable=True)
         (w.grad,) = torch.autograd.grad(at.square().sum(), at, create_graph=True)
         optimizer.step()

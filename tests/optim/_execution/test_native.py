@@ -1,4 +1,4 @@
-"""The native library: the same bits as plain execution, whatever the layout and the number of threads."""
+"""The C library gives the same bits as plain execution, for every layout and number of threads."""
 
 import multiprocessing
 import os
@@ -39,13 +39,13 @@ DTYPES = [torch.float32, torch.float64]
 SIZES = [1, 7, 8, 15, 16, 17, 255, 256, 257, 1000, _native.CHUNK - 1, _native.CHUNK, _native.CHUNK + 1, 200_003]
 
 
-def test_the_library_is_built_where_there_is_a_compiler():
+def test_the_library_is_built_if_there_is_a_compiler():
     avx2 = torch.backends.cpu.get_cpu_capability() != "DEFAULT"
     assert (_native.LIBRARY is not None) or not (shutil.which("cc") and avx2)
 
 
 def natively(optimizer: AdamPlus) -> list[bool]:
-    """Of each parameter of the first group, whether the library steps it."""
+    """Whether the library steps each parameter of the first group."""
     ps = [p for p in optimizer.param_groups[0]["params"] if p.grad is not None]
     with torch.no_grad():
         gs, zs = [cast("Tensor", p.grad) for p in ps], [optimizer.state[p]["z"] for p in ps]
@@ -57,7 +57,7 @@ def natively(optimizer: AdamPlus) -> list[bool]:
 def run(
     start: list[Tensor], grads: list[list[Tensor | None]], groups: list[dict[str, Any]], **execution: Any
 ) -> tuple[AdamPlus, list[Tensor]]:
-    """An optimizer after steps with these gradients, and everything that it then has, for a comparison of bits."""
+    """An optimizer after steps with these gradients, and all of its parameters and state."""
     ps = [nn.Parameter(torch.empty_strided(p.shape, p.stride(), dtype=p.dtype).copy_(p.detach())) for p in start]
     rest = iter(ps)
     optimizer = AdamPlus([{**g, "params": [next(rest) for _ in range(g["params"])]} for g in groups], **execution)
@@ -82,7 +82,9 @@ def assert_same_bits(a: list[Tensor], b: list[Tensor]) -> None:
     missing=st.integers(0, 2**12 - 1),
     seed=seeds,
 )
-def test_foreach_has_the_bits_of_plain(groups: list[Any], capturable: bool, tensors: bool, missing: int, seed: int):
+def test_foreach_is_bit_identical_to_plain_execution(
+    groups: list[Any], capturable: bool, tensors: bool, missing: int, seed: int
+):
     torch.manual_seed(seed)
     start: list[Tensor] = [parameter(layout, dtype).detach() for names, dtype, _ in groups for layout in names]
     chosen = [{**s, "params": len(names)} for names, _, s in groups]
@@ -99,7 +101,7 @@ def test_foreach_has_the_bits_of_plain(groups: list[Any], capturable: bool, tens
 @built
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_bits_do_not_depend_on_threads(dtype: torch.dtype, setting: str):
+def test_bits_do_not_depend_on_the_number_of_threads(dtype: torch.dtype, setting: str):
     start = [torch.randn(size, dtype=dtype) for size in SIZES]
     grads: list[list[Tensor | None]] = [[torch.randn_like(p) for p in start] for _ in range(3)]
     groups = [{**SETTINGS[setting], "params": len(start)}]
@@ -118,7 +120,7 @@ def test_the_bits_do_not_depend_on_threads(dtype: torch.dtype, setting: str):
 @built
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])
-def test_what_is_taken(dtype: torch.dtype, layout: str):
+def test_which_dtypes_and_layouts_the_library_steps(dtype: torch.dtype, layout: str):
     p = parameter(layout, dtype)
     taken = [dtype in DTYPES and layout not in ("strided", "complex")]  # complex ones come as pairs of real ones
     optimizer, _ = run([p], [[torch.randn_like(p)]], [{"params": 1}])
@@ -133,7 +135,7 @@ class Own(nn.Parameter):
 
 
 @built
-def test_what_is_not_taken():
+def test_which_tensors_the_library_does_not_step():
     x = torch.randn(4, 3)
     others = {
         "a subclass": (Own(x), x, x),
@@ -150,7 +152,7 @@ def test_what_is_not_taken():
 
 
 @built
-def test_a_mixed_model_has_one_norm():
+def test_parameters_inside_and_outside_the_library_share_one_norm():
     start = [torch.randn(300), torch.randn(40).bfloat16(), torch.randn(6, 5)[::2], torch.randn(3, dtype=torch.float64)]
     grads: list[list[Tensor | None]] = [[torch.randn_like(p) for p in start] for _ in range(4)]
     optimizer, foreach = run(start, grads, [{"params": 4}], foreach=True)
@@ -161,7 +163,7 @@ def test_a_mixed_model_has_one_norm():
 @built
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("scope", ["global", "tensor"])
-def test_nan_and_inf_go_where_they_go_in_plain(bad: float, scope: str):
+def test_nan_and_inf_spread_as_in_plain_execution(bad: float, scope: str):
     start = [torch.randn(5), torch.randn(300)]
     grads: list[list[Tensor | None]] = [[torch.randn_like(p) for p in start] for _ in range(3)]
     grads[1] = [torch.randn(5), torch.randn(300).index_fill_(0, torch.tensor([17]), bad)]
@@ -184,8 +186,8 @@ def test_squares_beyond_float32_are_summed_in_float64(magnitude: float, library:
 
 @built
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_step_allocates_nothing_as_large_as_a_parameter(setting: str):
-    """Weight decay and maximize included; 1/64 of a parameter is far above what scalars and columns need."""
+def test_a_step_allocates_no_memory_of_the_size_of_a_parameter(setting: str):
+    """This holds with weight decay and maximize, too. Scalars and columns need far less than 1/64 of a parameter."""
     p = nn.Parameter(torch.randn(1 << 20))
     optimizer = AdamPlus([p], **SETTINGS[setting])
     p.grad = torch.randn_like(p)
@@ -193,8 +195,8 @@ def test_a_step_allocates_nothing_as_large_as_a_parameter(setting: str):
     assert max(allocations(optimizer.step)) <= p.numel() * 4 / 64
 
 
-def test_without_the_library_torch_does_it(monkeypatch: pytest.MonkeyPatch):
-    """To rounding: the norm is summed in another order, and so are a few last bits others."""
+def test_without_the_library_torchs_operations_are_used(monkeypatch: pytest.MonkeyPatch):
+    """Results agree up to rounding, because the norm is summed in another order."""
     start = [torch.randn(5000), torch.randn(3, 4), torch.randn(())]
     grads: list[list[Tensor | None]] = [[torch.randn_like(p) for p in start] for _ in range(5)]
     native = run(start, grads, [{"weight_decay": 0.1, "params": 3}])[1]
@@ -205,7 +207,7 @@ def test_without_the_library_torch_does_it(monkeypatch: pytest.MonkeyPatch):
 
 
 @built
-def test_autograd_sees_that_parameters_were_written_to():
+def test_a_step_increments_the_versions_of_parameters():
     p = nn.Parameter(torch.ones(3))
     optimizer = AdamPlus([p])
     loss = (p * p).sum()
@@ -216,7 +218,7 @@ def test_autograd_sees_that_parameters_were_written_to():
 
 
 @built
-def test_one_optimizer_stays_beside_the_reference_while_execution_changes():
+def test_an_optimizer_whose_execution_changes_matches_the_reference():
     ps = [nn.Parameter(torch.randn(shape)) for shape in ((70_000,), (30, 20), ())]
     optimizer, reference = pair("adam_plus", [{"params": ps, "weight_decay": 0.01}], {})
     for i in range(12):
@@ -236,7 +238,7 @@ def step_in_a_child(connection: Any, optimizer: AdamPlus) -> None:
 @built
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12: it has threads, which is the point
 def test_a_forked_process_can_step():
-    """OpenMP's threads stay behind in the parent, and a child that waited for them would hang."""
+    """A child does not have OpenMP's threads of its parent, so waiting for them would hang."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -265,7 +267,7 @@ def test_a_library_that_cannot_be_loaded_is_none(tmp_path: Path, monkeypatch: py
 
 @built
 @pytest.mark.parametrize("why", ["a runtime without OpenMP", "a forked process"])
-def test_one_thread_works_alone(why: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_step_with_one_thread(why: str, monkeypatch: pytest.MonkeyPatch):
     if why == "a forked process":
         monkeypatch.setattr(_native, "PROCESS", os.getpid() + 1)
     else:
@@ -275,13 +277,13 @@ def test_one_thread_works_alone(why: str, monkeypatch: pytest.MonkeyPatch):
     assert _native.Table([z], None, [z]).threads == 1
 
 
-def test_torchs_threads_are_found():
-    """Where torch says that it computes with OpenMP."""
+def test_the_openmp_threads_of_torch_are_found():
+    """Only if torch reports that it uses OpenMP."""
     assert _native.torch_threads() is not None or "OpenMP" not in torch.__config__.parallel_info()
 
 
 @built
-def test_other_data_of_another_shape_is_not_stepped_beyond_its_end():
+def test_data_of_another_shape_is_refused_and_not_written_beyond_its_end():
     p = nn.Parameter(torch.ones(10))
     optimizer = AdamPlus([p])
     p.grad = torch.ones(10)
@@ -300,13 +302,13 @@ def test_a_library_of_another_source_is_not_used(tmp_path: Path):
     source = _native.PATH.with_suffix("").read_text()
     (tmp_path / "native.c").write_text(source)
     assert _native.load(tmp_path / _native.PATH.name) is not None
-    (tmp_path / "native.c").write_text(source + "/* of another day */")
+    (tmp_path / "native.c").write_text(source + "/* another version */")
     with pytest.warns(UserWarning, match="compiled from another native.c"):
         assert _native.load(tmp_path / _native.PATH.name) is None
 
 
 @pytest.mark.parametrize("execution", [{"foreach": True}, {"foreach": False}, {"fused": True}, {"capturable": True}])
-def test_a_default_device_elsewhere_is_nothing_to_parameters_on_the_cpu(execution: dict[str, Any]):
+def test_a_step_on_the_cpu_does_not_depend_on_the_default_device(execution: dict[str, Any]):
     results = []
     for elsewhere in (False, True):
         torch.manual_seed(0)

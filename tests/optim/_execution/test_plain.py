@@ -1,4 +1,4 @@
-"""What plain execution costs: operations that are one for a group are not done for each tensor."""
+"""Plain execution does operations on scalars of a group once, and not once for each tensor."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from adamplus import AdamPlus
 
 
 class Count(TorchDispatchMode):
-    """Counts the operations that torch dispatches."""
+    """Count the operations that torch dispatches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,5 +38,5 @@ def operations(tensors: int, settings: dict[str, Any]) -> int:
     [({}, 20), ({"capturable": True}, 24), ({"lr": torch.tensor(0.1), "beta": torch.tensor(0.1)}, 22)],
     ids=["numbers", "capturable", "tensors"],
 )
-def test_a_further_tensor_costs_only_its_own_operations(settings: dict[str, Any], most: int):
+def test_each_further_tensor_adds_only_its_own_operations(settings: dict[str, Any], most: int):
     assert operations(5, settings) - operations(4, settings) <= most

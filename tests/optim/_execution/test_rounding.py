@@ -1,4 +1,4 @@
-"""Stochastic rounding: bfloat16 parameters that small steps still move."""
+"""Stochastic rounding: small steps move bfloat16 parameters."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def run(steps: int, stochastic: bool, dtype: torch.dtype = torch.bfloat16, **settings: Any) -> AdamPlus:
-    """Steps that are a twentieth of a bfloat16's ulp: 1 − 0.0004 at a time."""
+    """Take steps of 0.0004 from 1, a twentieth of a bfloat16's ulp."""
     p = nn.Parameter(torch.ones(1000).to(dtype))
     optimizer = AdamPlus([p], lr=4e-4, norm_power=0.0, beta=0.5, beta_power=0.0, **settings)
     optimizer.param_groups[0]["stochastic_rounding"] = stochastic
@@ -32,7 +32,7 @@ def run(steps: int, stochastic: bool, dtype: torch.dtype = torch.bfloat16, **set
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.uncovered  # shorter tests run the same lines
-def test_small_steps_are_lost_without_it_and_kept_with_it(way: str):
+def test_small_steps_are_lost_without_stochastic_rounding_and_kept_with_it(way: str):
     exact = values(run(50, False, torch.float32))[0].mean()
     lost = values(run(50, False, **WAYS[way]))[0].float().mean()
     kept = values(run(50, True, **WAYS[way]))[0].float().mean()
@@ -42,7 +42,7 @@ def test_small_steps_are_lost_without_it_and_kept_with_it(way: str):
     assert exact < 0.985
 
 
-def test_a_value_is_rounded_up_as_often_as_it_is_near():
+def test_the_chance_of_rounding_up_is_the_fraction_of_an_ulp():
     ulp = 2.0**-7  # between 1 and 2
     for part in (0.0, 0.1, 0.5, 0.9):
         x = torch.empty(100_000, dtype=torch.bfloat16)
@@ -54,7 +54,7 @@ def test_a_value_is_rounded_up_as_often_as_it_is_near():
         assert float((x < -1).float().mean()) == pytest.approx(part, abs=0.006)
 
 
-def test_neighbours_steps_and_tensors_round_independently():
+def test_elements_steps_and_tensors_are_rounded_independently():
     def noise(group: int, number: int, step: float) -> torch.Tensor:
         x = torch.empty(20_000, dtype=torch.bfloat16)
         store(x, torch.full((20_000,), 1 + 2.0**-8), seeds([salt(group, number)], [torch.tensor(step)])[0])
@@ -65,7 +65,7 @@ def test_neighbours_steps_and_tensors_round_independently():
         assert abs(float((base * other).mean())) < 0.25 * 4 / 20_000**0.5
 
 
-def test_what_is_not_finite_stays_so():
+def test_inf_and_nan_are_not_changed_by_rounding():
     x = torch.empty(4, dtype=torch.bfloat16)
     odd = torch.tensor([0x7FFFFFFF, 0x7F800000, -0x00800000, -1], dtype=torch.int32).view(torch.float32)
     store(x, odd, torch.tensor(123))
@@ -75,13 +75,13 @@ def test_what_is_not_finite_stays_so():
     assert x[3].isnan()
 
 
-def test_other_dtypes_are_rounded_as_ever():
+def test_other_dtypes_are_rounded_to_the_nearest():
     for dtype in (torch.float32, torch.float16):
         assert torch.equal(values(run(20, True, dtype))[0], values(run(20, False, dtype))[0])
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_resumed_run_rounds_as_the_one_that_went_on(way: str):
+def test_a_resumed_run_has_the_same_random_numbers(way: str):
     whole = run(10, True, **WAYS[way])
     first = run(6, True, **WAYS[way])
     p = nn.Parameter(values(first)[0])
@@ -95,7 +95,7 @@ def test_a_resumed_run_rounds_as_the_one_that_went_on(way: str):
 
 @pytest.mark.parametrize("way", ["plain", "fused"])
 @pytest.mark.uncovered  # shorter tests run the same lines
-def test_decoupled_decay_is_not_lost_either(way: str):
+def test_small_decoupled_decay_is_not_lost(way: str):
     p = nn.Parameter(torch.ones(4000, dtype=torch.bfloat16))
     settings: dict[str, Any] = {"weight_decay": 1e-3, "decoupled_weight_decay": True, "stochastic_rounding": True}
     optimizer = AdamPlus([p], lr=1.0, eps=1.0, **settings, **WAYS[way])
@@ -105,13 +105,13 @@ def test_decoupled_decay_is_not_lost_either(way: str):
     assert float(p.detach().float().mean()) == pytest.approx(0.999**30, abs=1e-3)
 
 
-def test_it_has_no_derivative():
+def test_stochastic_rounding_of_differentiable_steps_is_refused():
     with pytest.raises(RuntimeError, match="noise has no derivative"):
         AdamPlus([nn.Parameter(torch.ones(2))], stochastic_rounding=True, differentiable=True)
 
 
 def test_the_roundings_of_one_step_are_independent():
-    """Plain rounds w, and ŵ after it: with one noise for both, what one took the other would give back."""
+    """Plain execution rounds w and then ŵ. With the same noise for both, the two errors would cancel."""
     x = torch.full((20_000,), 1.0, dtype=torch.bfloat16)
     (seed,) = seeds([0], [torch.tensor(1.0)])
     ups = []
@@ -124,7 +124,7 @@ def test_the_roundings_of_one_step_are_independent():
 
 
 def test_the_kernels_round_elements_steps_and_tensors_independently():
-    """ŵ is half-way between two bfloat16 numbers at each first step, whatever rounds it."""
+    """At each first step, ŵ is half-way between two bfloat16 numbers."""
     ups = []
     for _ in range(2):
         ps = [nn.Parameter(torch.ones(20_000, dtype=torch.bfloat16)) for _ in range(2)]

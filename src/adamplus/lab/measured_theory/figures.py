@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._present import COLOURS, STROKES, drawing, save, style
+from .._present import COLOURS, STROKES, drawing, save, style, tidy
 from .measurement import PROBLEMS
 from .tables import problems
 
@@ -33,7 +33,8 @@ def draw_rates(report: dict[str, Any], folder: Path) -> list[Path]:
                 if row["problem"] == problem:
                     _line(axes, row, names.index(row["name"]))
             _guides(axes, report, problem)
-            tidy(axes, f"on {PROBLEMS[problem]}")
+            tidy(axes)
+            axes.set_title(f"on {PROBLEMS[problem]}", fontsize=9)
             axes.set(xscale="log", yscale="log", xlabel="1/ε")
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.xaxis.set_minor_formatter(FuncFormatter(_minor))
@@ -61,20 +62,12 @@ def _slopes(axes: "Axes", report: dict[str, Any], names: list[str]) -> None:
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlabel("measured exponent of 1/ε, 95 %")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    tidy(axes, "")
+    tidy(axes)
 
 
 def _minor(value: float, _: int) -> str:
     """Label of a minor tick: a number at 2, 3 and 5 times a power of ten only, for lack of space."""
     return f"{value:g}" if f"{value:e}"[0] in "235" else ""
-
-
-def tidy(axes: "Axes", title: str) -> None:
-    """Give a panel its grid, spines and title."""
-    axes.grid(color="#e4e4e4", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(title, fontsize=9)
 
 
 def _line(axes: "Axes", row: dict[str, Any], number: int) -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 from typing import Any
 
+from .._present import DASH, count
 from .._present import markdown_table as table
 from .measurement import MARGIN, PROBLEMS
 
@@ -37,27 +38,20 @@ def measured(row: dict[str, Any]) -> list[str]:
     slope, last = row["slope"], row["points"][-1]
     reached = sum(point["evaluations"] is not None for point in row["points"])
     if slope is None:
-        text = "–"
+        text = DASH
     else:
         text = f"{slope['value']:.2f} ({slope['low']:.2f} to {slope['high']:.2f})"
         text += "" if reached == len(row["points"]) else f", of {reached} ε"
-    return [text, "not reached" if last["evaluations"] is None else short(last["evaluations"])]
+    return [text, _count(last["evaluations"], "not reached")]
 
 
 def _enough(row: dict[str, Any]) -> str:
-    enough = row["points"][-1]["proved_evaluations"]
-    return "–" if enough is None else short(enough)
+    return _count(row["points"][-1]["proved_evaluations"], DASH)
 
 
-def short(count: float) -> str:
-    """A count with three digits: 999, 12.3 k, 1.23 M or 3.42 · 10^9."""
-    if count < 1e4:
-        return f"{count:,.0f}"
-    if count >= 1e9:
-        mantissa, exponent = f"{count:.2e}".split("e")
-        return f"{mantissa} · 10^{int(exponent)}"
-    unit, name = (1e6, " M") if count >= 999_500 else (1e3, " k")
-    return f"{count / unit:.3g}{name}"
+def _count(evaluations: float | None, otherwise: str) -> str:
+    """Evaluations as 9,999, 12.3 k, 1.23 M or 3.42 · 10^9."""
+    return otherwise if evaluations is None else count(evaluations, exact_below=1e4, powers=True)
 
 
 def markdown(report: dict[str, Any]) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .._present import COLOURS, drawing, markdown_table, save
-from .figures import DPI, tidy
+from .._present import COLOURS, drawing, markdown_table, save, tidy
+from .figures import DPI
 from .variance import WAYS
 
 TITLES = {"double-well": "the double well, one sample a step", "digits": "the network of `digits`, batches of 64"}
@@ -120,8 +120,9 @@ def draw(report: dict[str, Any], folder: Path) -> list[Path]:
             _ratio(ratios, plain, COLOUR_OF["plain"], (0, (5, 2)))
             _ratio(ratios, plus, COLOUR_OF["z"], "-")
             ratios.axhline(_averaged(report), color=COLOUR_OF["g"], linewidth=0.8, linestyle=(0, (1, 2)))
-            tidy(axes, TITLES[place].replace("`", ""))
-            tidy(ratios, "")
+            axes.set_title(TITLES[place].replace("`", ""), fontsize=9)
+            tidy(axes)
+            tidy(ratios)
             axes.set(xscale="log", yscale="log")
             ratios.set(xscale="log", yscale="log", xlabel="step")
             for panel in (axes, ratios):

@@ -57,9 +57,9 @@ def _value(key: str, value: str, choices: tuple[str, ...], text: str) -> Any:
     if (choice := value.strip("\"'")) in choices:
         return choice
     try:
-        with warnings.catch_warnings(action="ignore"):  # Python's, of "1or 2"
+        with warnings.catch_warnings(action="ignore"):  # Python warns of what it will refuse in later versions
             parsed = ast.literal_eval(value)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two for thousands of signs or brackets
         parsed = ...
     numbers = parsed if isinstance(parsed, tuple) else (parsed,)
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):

@@ -11,26 +11,32 @@ from .rules import Finding, together
 from .stored_runs import PAPER, Stored
 from .tables import Everything, table
 
-HEAD = """# The paper's experiments: results, and its claims beside them
+HEAD = """# The paper's experiments: results and claims
 
-Made by `adamplus reproduce` from the runs that are stored, the newest of each. *paper* is the paper's settings word
-for word and its budget; endings say what differs: `quick` a tenth of the epochs, `N-epochs` that many, `decay-X` a
-weight decay, of which the paper says nothing. *tuned* gives every optimizer the same search on held-out data first.
-Numbers are means after the last epoch, ± standard error, over the n runs that finished; test metrics are of the point
-that one ships (w), and so is training perplexity and loss; training accuracy is the running mean of an epoch, at ŵ.
-Adam⁺ and NIGT have two points: w is an average of ŵ, with BatchNorm statistics measured there, and often far ahead of ŵ
-while rates are large; the others have one, and nobody averaged theirs.
+Made by `adamplus reproduce` from the newest stored run of each optimizer, setting and seed.
+
+- **Protocols.** *paper* has the paper's settings and budget. Endings name what differs: `quick` has a tenth of the
+  epochs, `N-epochs` another number of epochs, and `decay-X` a weight decay, which the paper does not mention. *tuned*
+  first gives every optimizer the same search on held-out data.
+- **Numbers** are means after the last epoch, ± standard error, over the n runs that finished. Test metrics, training
+  perplexity and training loss are measured at w, the point that is shipped. Training accuracy is the running mean of
+  an epoch, at ŵ.
+- **Two points.** Adam⁺ and NIGT have w, an average of ŵ with BatchNorm statistics of its own, which is often far
+  ahead of ŵ while rates are large. The other optimizers have one point, which is not averaged.
 """
-RULES = """The claims are of the paper's settings and budget: there they are **reproduced** or **not reproduced**. Other
-runs say whether they hold with those settings and epochs. Outcomes follow from the runs by the rule below each claim.
-*Better* and *worse*: means over seeds differ by more than the margin, {margins}; and, where both have several seeds,
-95 % intervals do not overlap; where these do, or where some runs diverged and others did not, the claim is *open* until
-there are more seeds. *Comparable*: means differ by no more than the margin. With one seed, means are single runs. A
-claim that names several optimizers, metrics or data sets holds where it holds for each. Who diverged in every run is
-behind. Of several settings of the paper that were run, those with the best validation metric count; where there is no
-validation data, as in the paper's protocol for images and speech, those with the best test metric. Where some have had
-more settings than others, and not everybody all of the paper's, the claim is *open*; and so it is where accuracies are
-so high that nobody can be ahead by the margin.
+RULES = """A claim is **reproduced** or **not reproduced** with the paper's settings and budget. For other runs the
+table says whether it holds with their settings and epochs. Outcomes follow from the runs by the rule below each claim.
+
+- *Better* and *worse*: means over seeds differ by more than the margin, {margins}. If both have several seeds, their
+  95 % intervals must not overlap, either. An optimizer that diverged in every run is behind.
+- *Comparable*: means differ by no more than the margin.
+- With one seed, means are single runs.
+- A claim that names several optimizers, metrics or data sets holds if it holds for each.
+- If several settings of the paper were run, those with the best validation metric count. Without validation data, as
+  in the paper's protocol for images and speech, those with the best test metric count.
+- A claim is *open* if intervals overlap, or if some runs diverged and others did not, until there are more seeds. It
+  is also open if some optimizers were run with more settings than others, and not all with all of the paper's
+  settings, or if accuracies are so high that no optimizer can be ahead by the margin.
 """
 
 

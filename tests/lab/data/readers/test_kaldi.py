@@ -1,5 +1,6 @@
 """Kaldi archives are joined by utterance; inconsistencies are reported, and nothing in them is run."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -141,6 +142,15 @@ def test_arrays_that_claim_much_take_no_memory(array: bytes, tables: bool, tmp_p
     (tmp_path / "alignments.ark").write_bytes(b"a \0B" + array)
     with bounded(), pytest.raises(InputError, match=r"alignments.ark: .*(is damaged|announces)"):
         kaldi.Archives(tmp_path)["a"]
+
+
+@pytest.mark.parametrize("tables", [True, False])
+def test_a_pipe_in_place_of_an_archive_is_refused(tables: bool, tmp_path: Path):
+    write_archives(tmp_path, speech({"a": 3}), tables)
+    (tmp_path / "logmel.ark").unlink()
+    os.mkfifo(tmp_path / "logmel.ark")
+    with bounded(), pytest.raises(InputError, match=r"logmel.ark cannot be read \(it is not a file\)"):
+        kaldi.Archives(tmp_path, states=9)["a"]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import time
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,8 +22,7 @@ from adamplus.lab.engines import attempt, local
 
 
 def compare(engine: str, task: str, out: Path, seeds: int) -> None:
-    """Run the comparison in a new process group, with a checkpoint after every epoch if it trains in this process."""
-    os.setpgid(0, 0)
+    """Run the comparison, with a checkpoint after every epoch if it trains in this process."""
     if engine == "here":
         local.start = here
         attempt.train = partial(attempt.train, checkpoint_every=0.0)
@@ -33,10 +32,13 @@ def compare(engine: str, task: str, out: Path, seeds: int) -> None:
 
 
 def forked(engine: str, task: str, out: Path, seeds: int) -> int:
-    """Start a comparison in a forked process; returns its id."""
+    """Start a comparison in a forked process, which leads a new process group; returns its id."""
     if (child := os.fork()) == 0:
+        os.setpgid(0, 0)
         compare(engine, task, out, seeds)
         os._exit(0)
+    with suppress(PermissionError, ProcessLookupError):
+        os.setpgid(child, child)  # as it does itself: the group must exist before it is killed
     return child
 
 

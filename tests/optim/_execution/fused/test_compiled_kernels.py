@@ -17,8 +17,8 @@ pytest.importorskip("triton")
 
 
 @pytest.mark.parametrize("capability", [90, *(pytest.param(older, marks=pytest.mark.slow) for older in (75, 80, 100))])
-def test_kernels_compile_spill_nothing_and_move_16_bytes_at_once(capability: int, tmp_path: Path):
-    """An H200 is 90. A spilt register is traffic of memory, which is what a step is made of."""
+def test_kernels_spill_no_registers_and_use_accesses_of_16_bytes(capability: int, tmp_path: Path):
+    """An H200 has capability 90. Spilled registers cost memory traffic, which limits the speed of a step."""
     worker = Path(__file__).parent / "workers" / "compile_kernels.py"
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, str(worker), str(capability)]

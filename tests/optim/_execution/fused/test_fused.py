@@ -1,4 +1,4 @@
-"""The fused kernels, through Triton's interpreter: what CI can show of them. Their speed is in results/step."""
+"""The fused kernels in Triton's interpreter, which needs no GPU. Their speed is in results/step."""
 
 import copy
 import subprocess
@@ -28,7 +28,7 @@ def made(shapes: list[tuple[int, ...]] = SHAPES, dtype: torch.dtype = torch.floa
 @pytest.mark.parametrize("name", FAMILY)
 @pytest.mark.uncovered  # shorter tests run the same lines
 def test_float32_equals_the_float64_reference(name: str, setting: str):
-    """≤ 1e-6 relative after 10 steps, lr and β changing, gradients missing."""
+    """The relative difference is at most 1e-6 after 10 steps with changing lr and β and with missing gradients."""
     ps = made()
     groups = [{"params": ps[:3], **SETTINGS[setting]}, {"params": ps[3:], **SETTINGS[setting], "lr": 0.03}]
     fused, reference = pair(name, groups, {"fused": True})
@@ -49,8 +49,8 @@ def test_float32_equals_the_float64_reference(name: str, setting: str):
 @pytest.mark.parametrize("state_dtype", [None, torch.bfloat16])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.uncovered  # shorter tests run the same lines
-def test_16_bit_parameters_round_once_a_step(dtype: torch.dtype, state_dtype: torch.dtype | None):
-    """10 steps, each rounding ŵ by half an ulp at most: 5 eps, and a 16-bit z as much again."""
+def test_16_bit_parameters_are_rounded_once_per_step(dtype: torch.dtype, state_dtype: torch.dtype | None):
+    """Each of 10 steps rounds ŵ by at most half an ulp, 5 eps in total. A 16-bit z adds as much again."""
     fused, reference = pair("adam_plus", [{"params": made(dtype=dtype), "state_dtype": state_dtype}], {"fused": True})
     for _ in range(10):
         give(fused, [torch.randn(shape) for shape in SHAPES])
@@ -74,7 +74,7 @@ def test_mixed_dtypes_share_one_norm():
 
 
 @pytest.mark.parametrize("layout", ["unaligned", "channels last", "transposed gradient"])
-def test_layouts_that_kernels_must_be_told_of(layout: str):
+def test_unaligned_tensors_and_other_memory_formats_are_stepped(layout: str):
     results = []
     executions: list[dict[str, Any]] = [{"fused": True}, {"foreach": True}]
     for settings in executions:
@@ -92,7 +92,7 @@ def test_layouts_that_kernels_must_be_told_of(layout: str):
     assert difference(*results) <= 1e-6
 
 
-def test_a_z_saved_in_another_layout_is_laid_out_anew():
+def test_a_loaded_z_in_another_layout_is_copied_into_that_of_its_parameter():
     p = nn.Parameter(torch.randn(2, 6, 4, 4))
     q = nn.Parameter(p.detach().to(memory_format=torch.channels_last))
     contiguous, last = AdamPlus([p], fused=True), AdamPlus([q], fused=True)
@@ -112,8 +112,8 @@ def test_a_z_saved_in_another_layout_is_laid_out_anew():
 @pytest.mark.parametrize("scope", ["global", "group", "tensor"])
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 @pytest.mark.uncovered  # shorter tests run the same lines
-def test_nan_and_inf_go_where_they_go_in_plain(bad: float, scope: Any, power: float):
-    """A spoilt ‖z‖ spoils every step that is divided by it: it must not look like one that is 0."""
+def test_nan_and_inf_spread_as_in_plain_execution(bad: float, scope: Any, power: float):
+    """A NaN or inf in ‖z‖ makes every step that is divided by it NaN. It must not be handled as ‖z‖ = 0."""
     start = made([(5,), (2500,)])
     executions: list[dict[str, Any]] = [{"fused": True}, {"foreach": False}]
     both = [
@@ -134,8 +134,8 @@ def test_nan_and_inf_go_where_they_go_in_plain(bad: float, scope: Any, power: fl
     assert values(both[0])[1].isnan().any()
 
 
-def test_state_of_a_wider_parameter_is_read_as_what_it_is():
-    """Loaded for float64 parameters, offsets are float64; the parameters may be float32 again at the next step."""
+def test_offsets_loaded_as_float64_are_read_as_float64():
+    """Offsets that were loaded for float64 parameters stay float64 if the parameters become float32 again."""
     results = []
     for execution in ({"fused": True}, {"foreach": True}, {"foreach": False}):
         torch.manual_seed(0)
@@ -191,7 +191,7 @@ def stepped(**settings: Any) -> AdamPlus:
     return optimizer
 
 
-def test_gradients_may_come_go_and_move_without_new_tables(plans: list[plan.Plan]):
+def test_gradients_that_appear_disappear_or_move_need_no_new_tables(plans: list[plan.Plan]):
     optimizer = stepped()
     ps, kept = params(optimizer), []
     for i in range(6):
@@ -204,8 +204,8 @@ def test_gradients_may_come_go_and_move_without_new_tables(plans: list[plan.Plan
     assert len(plans) == 1
 
 
-def test_gradients_as_convolutions_give_them_need_no_new_tables(plans: list[plan.Plan]):
-    """Strides of dimensions of size 1 mean nothing, and autograd leaves them as they come."""
+def test_gradients_of_convolutions_need_no_new_tables(plans: list[plan.Plan]):
+    """Strides of dimensions of size 1 have no meaning, and autograd may give them any value."""
     conv = nn.Conv2d(1, 8, 3)
     optimizer = AdamPlus(conv.parameters(), fused=True)
     for _ in range(3):
@@ -255,8 +255,8 @@ CHANGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_whatever_moves_is_noticed(change: str, plans: list[plan.Plan]):
-    """New tables, and the step of an optimizer that never had any."""
+def test_tables_are_made_again_if_anything_they_point_to_has_moved(change: str, plans: list[plan.Plan]):
+    """The step is that of an optimizer that had no tables before."""
     optimizer = stepped()
     give(optimizer, [torch.randn(shape) for shape in SHAPES])
     CHANGES[change](optimizer)
@@ -298,7 +298,7 @@ def test_gradients_of_another_shape_are_refused():
         optimizer.step()
 
 
-def test_autograd_sees_that_parameters_were_written_to():
+def test_a_step_increments_the_versions_of_parameters():
     optimizer = stepped()
     p = params(optimizer)[0]
     loss = (p * p).sum()
@@ -308,7 +308,7 @@ def test_autograd_sees_that_parameters_were_written_to():
 
 
 @pytest.mark.parametrize("view", ["negated", "zeros", "sliced"])
-def test_gradients_that_are_not_in_memory_as_they_are(view: str):
+def test_negated_zero_and_strided_gradients_are_read_by_their_values(view: str):
     results = []
     for fused in (True, None):
         torch.manual_seed(0)
@@ -375,7 +375,7 @@ def test_groups_that_contradict_each_other_are_refused():
 
 
 def test_a_16_bit_z_is_undone_as_it_was_used():
-    """w moves by η times the z that is stored, to float32's rounding; its own rounding is a thousand times as large."""
+    """w moves by η times the stored z, up to float32's rounding. A 16-bit z has a thousand times its rounding."""
     p = nn.Parameter(torch.ones(500))
     optimizer = AdamPlus([p], lr=0.5, beta=0.05, state_dtype=torch.bfloat16, fused=True)
     for _ in range(5):
@@ -389,8 +389,8 @@ def test_a_16_bit_z_is_undone_as_it_was_used():
         assert (moved - expected).abs().max() <= 4 * torch.finfo(torch.float32).eps * p.detach().abs().max()
 
 
-def test_a_captured_step_leaves_the_eager_tables_alone(monkeypatch: pytest.MonkeyPatch):
-    """Replays must find their own gradients and settings, and eager steps theirs."""
+def test_a_captured_step_does_not_change_the_tables_of_eager_steps(monkeypatch: pytest.MonkeyPatch):
+    """Replays and eager steps each read gradients and settings of their own."""
     optimizer = stepped()
     eager = optimizer._plan
     at, numbers = list(eager.tables.at), list(eager.numbers)
@@ -412,7 +412,9 @@ def test_a_captured_step_leaves_the_eager_tables_alone(monkeypatch: pytest.Monke
     assert optimizer.stats().step == 4
 
 
-def test_tables_made_in_a_capture_are_used_by_no_eager_step(monkeypatch: pytest.MonkeyPatch, plans: list[plan.Plan]):
+def test_eager_steps_do_not_use_tables_that_were_made_in_a_capture(
+    monkeypatch: pytest.MonkeyPatch, plans: list[plan.Plan]
+):
     optimizer = AdamPlus(made(), fused=True)
     give(optimizer, [torch.randn(shape) for shape in SHAPES])
     with monkeypatch.context() as patch:
@@ -472,7 +474,7 @@ def test_tensor_settings_are_read_on_the_device():
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
-def test_on_cuda_fused_is_chosen_by_itself(monkeypatch: pytest.MonkeyPatch):
+def test_fused_is_the_default_on_cuda(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(choice, "_on_cuda", lambda params: True)
     chosen = []
     executions: list[dict[str, Any]] = [{}, {"fused": False}, {"foreach": True}, {"foreach": False}]
@@ -486,7 +488,7 @@ def test_on_cuda_fused_is_chosen_by_itself(monkeypatch: pytest.MonkeyPatch):
     p = nn.Parameter(torch.ones(3, dtype=torch.float64))
     p.grad = torch.ones_like(p)
     optimizer = AdamPlus([p])
-    optimizer.step()  # float64: foreach takes over, without a word
+    optimizer.step()  # float64: foreach takes over, without a warning
     assert optimizer._plan is None
 
 
@@ -510,7 +512,7 @@ def test_a_step_that_could_not_unscale_is_refused():
         (torch.ones(6)[::2], "parameter 0 of group 0 is a view with gaps"),
     ],
 )
-def test_fused_says_what_it_cannot(p: torch.Tensor, words: str):
+def test_fused_true_is_refused_with_the_reason(p: torch.Tensor, words: str):
     p = nn.Parameter(p)
     with pytest.raises(RuntimeError, match=f"fused=True: {words}.*Leave fused=None"):
         AdamPlus([p], fused=True)
@@ -602,7 +604,7 @@ def test_large_lists_begin_with_their_largest_tensors(monkeypatch: pytest.Monkey
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
-def test_without_dynamos_guards_gradients_are_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch):
+def test_without_dynamos_guards_gradients_are_compared_one_by_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "torch._C._dynamo.guards", None)
     ps = made()
     optimizer = AdamPlus(ps, fused=True)
@@ -615,8 +617,8 @@ def test_without_dynamos_guards_gradients_are_looked_at_one_by_one(monkeypatch: 
     assert len(optimizer._plan.gradients[0].copies) == 1
 
 
-def test_the_operator_takes_the_same_step(monkeypatch: pytest.MonkeyPatch):
-    """What a compiler calls, called without one: over layouts, groups and settings, by more callers than are kept."""
+def test_the_operator_for_compilers_takes_the_same_step(monkeypatch: pytest.MonkeyPatch):
+    """The operator that compilers call is called directly, by more optimizers than its cache keeps."""
     monkeypatch.setattr(_operator, "CALLERS", 1)
     for settings in SETTINGS.values():
         results = []
@@ -637,7 +639,7 @@ def test_the_operator_takes_the_same_step(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_subclass_of_tensor_is_stepped_tensor_by_tensor():
-    """Its own operations are called, of which foreach, C and kernels would know nothing."""
+    """A subclass may define its own operations, which foreach, C and the kernels would not call."""
 
     class Own(torch.Tensor):
         pass
@@ -656,7 +658,7 @@ def test_a_subclass_of_tensor_is_stepped_tensor_by_tensor():
 
 @pytest.mark.parametrize("planned", [False, True])
 def test_a_step_that_fails_between_its_kernels_is_torn(planned: bool, monkeypatch: pytest.MonkeyPatch):
-    """The kernel of step sizes has stored the new offsets then, and ŵ has not moved."""
+    """At that point the kernel of step sizes has stored the new offsets, and ŵ has not moved."""
     optimizer = AdamPlus(made(), fused=True)
     for failing in (False, True) if planned else (True,):
         give(optimizer, [torch.randn(shape) for shape in SHAPES])

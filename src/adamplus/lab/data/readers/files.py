@@ -10,14 +10,19 @@ LARGEST = 1 << 28
 """Most bytes of a file; the largest official one, CIFAR-100's training images, has 155 million."""
 
 
+def size_of(path: Path) -> int:
+    """The number of bytes of a file. InputError for a pipe or a device, which may never end."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path} cannot be read (it is not a file)")
+    return status.st_size
+
+
 def bytes_of(path: Path) -> bytes:
     """The content of a file."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # such as a pipe, which may never end
-            raise InputError(f"{path} cannot be read (it is not a file)")
-        if status.st_size > LARGEST:
-            raise InputError(f"{path} has {status.st_size:,} bytes, more than any file of a data set")
+        if (size := size_of(path)) > LARGEST:
+            raise InputError(f"{path} has {size:,} bytes, more than any file of a data set")
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error

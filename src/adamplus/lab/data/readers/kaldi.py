@@ -14,7 +14,7 @@ from torch import Tensor
 from ...errors import InputError
 from ..data_set import data_root
 from ..sets import SPLITS, STREAMS, find
-from .files import lines_of
+from .files import lines_of, size_of
 
 STATES = 32_000
 WIDTHS = {"fmllr": 40, "ivectors": 100}  # values per frame; logmel may have any multiple of 3
@@ -127,6 +127,7 @@ def read_array(entry: Entry, what: str) -> np.ndarray:
     """Read a binary array of Kaldi from an archive; kaldiio would also run commands and load pickles."""
     matio = _kaldiio()
     try:
+        size = size_of(entry.archive)
         with entry.archive.open("rb") as file:
             file.seek(entry.offset)
             if file.read(2) != b"\0B":
@@ -135,7 +136,7 @@ def read_array(entry: Entry, what: str) -> np.ndarray:
                     "convert text archives by copy-feats and copy-int-vector"
                 )
             file.seek(entry.offset)
-            array = _array(file, matio)
+            array = _array(file, size, matio)
     except OSError as error:
         raise InputError(f"{entry.archive} cannot be read ({error.strerror})") from error
     except InputError:
@@ -145,8 +146,8 @@ def read_array(entry: Entry, what: str) -> np.ndarray:
     return array
 
 
-def _array(file: IO[bytes], matio: Any) -> np.ndarray:
-    """The binary array at the file's position; ValueError if the file has fewer bytes than the array claims to have.
+def _array(file: IO[bytes], size: int, matio: Any) -> np.ndarray:
+    """The binary array at the file's position; ValueError if the file's size is less than the array claims to need.
 
     kaldiio would reserve memory for all of it, and return a shorter vector.
     """
@@ -166,7 +167,7 @@ def _array(file: IO[bytes], matio: Any) -> np.ndarray:
         needed = numbers + 16 + VALUE_BYTES[kind] * _product(rows, columns) + 8 * columns * (kind == b"CM")
     else:
         raise ValueError(f"{kind[:8]!r} is no type of an array")
-    if needed < 0 or needed > os.fstat(file.fileno()).st_size - start:
+    if needed < 0 or needed > size - start:
         raise ValueError(f"it announces {needed:,} bytes, which the file does not have")
     file.seek(start)
     with np.errstate(all="ignore"):  # of compressed values that are not finite, which are reported later
@@ -211,6 +212,7 @@ def _from_archive(path: Path) -> dict[str, Entry]:
     matio = _kaldiio()
     entries: dict[str, Entry] = {}
     try:
+        size = size_of(path)
         with path.open("rb") as file:
             while (name := _utterance_name(file)) is not None:
                 if name in entries:
@@ -220,7 +222,7 @@ def _from_archive(path: Path) -> dict[str, Entry]:
                     place = f"{name!r}, at byte {entries[name].offset:,}"
                     raise InputError(f"{path}: {place}, is not a binary array of Kaldi")
                 file.seek(-2, 1)
-                _array(file, matio)
+                _array(file, size, matio)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
     except InputError:

@@ -1,4 +1,4 @@
-"""Compile the fused kernels for a GPU that is not there: with the arguments that real steps launch them with.
+"""Compile the fused kernels for a GPU that this machine lacks, with the arguments of real steps.
 
 `python compile_kernels.py CAPABILITY` prints a line of JSON for each kernel that was compiled. Steps are taken on CPU
 tensors, and each launch is a compilation instead; what they would have computed is not looked at here.
@@ -29,10 +29,10 @@ seen: set[str] = set()
 
 
 def launch(kernel: Any, programs: int, warps: int, early: bool, *arguments: Any) -> None:
-    """Compile what would have been launched, once."""
+    """Compile the kernel that would have been launched, once for each kind of arguments."""
     values = dict(zip(kernel.arg_names, arguments, strict=True))
     if "EARLY" in values:
-        values["EARLY"] = CAPABILITY >= 90  # as `Tables` has it on such a GPU
+        values["EARLY"] = CAPABILITY >= 90  # as `Tables` sets it on such a GPU
     compile_for_gpu(kernel, values, num_warps=warps)
 
 
@@ -40,8 +40,8 @@ def compile_for_gpu(kernel: Any, values: dict[str, Any], **options: int) -> None
     """Compile a kernel for these arguments, once."""
     constants = {name: values[name] for name in (kernel.arg_names[i] for i in kernel.constexprs)}
     signature = {name: "constexpr" if name in constants else kind(value) for name, value in values.items()}
-    told = {name: getattr(value, "name", value) for name, value in constants.items()}
-    if (key := json.dumps([kernel.__name__, told, signature])) in seen:
+    named = {name: getattr(value, "name", value) for name, value in constants.items()}
+    if (key := json.dumps([kernel.__name__, named, signature])) in seen:
         return
     seen.add(key)
     # Triton looks at values, too: torch aligns what it allocates, and 0 can be divided by 16 as well.
@@ -49,18 +49,18 @@ def compile_for_gpu(kernel: Any, values: dict[str, Any], **options: int) -> None
     aligned = {(i,): [["tt.divisibility", 16]] for i in whole if kernel.arg_names[i] not in constants}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     compiled = triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=options)
-    print(json.dumps({"kernel": kernel.__name__, **told, **resources(compiled)}), flush=True)
+    print(json.dumps({"kernel": kernel.__name__, **named, **resources(compiled)}), flush=True)
 
 
 def kind(value: Any) -> str:
-    """A type in Triton's words."""
+    """Triton's name of a type."""
     if isinstance(value, Tensor):
         return f"*{SCALARS[value.dtype]}"
     return "fp32" if isinstance(value, float) else "i32"
 
 
 def resources(compiled: Any) -> dict[str, Any]:
-    """Bytes of local memory, where registers go that do not fit; how many loads and stores of 16 bytes a thread has."""
+    """Bytes of local memory, which holds spilled registers, and the number of 16-byte loads and stores per thread."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()
@@ -103,7 +103,7 @@ class Products:
         return compiled
 
 
-tables.INTERPRETED = True  # or tensors on a CPU would be refused
+tables.INTERPRETED = True  # otherwise tensors on a CPU are refused
 tables._launch = launch
 for amp in (False, True):
     step(torch.float32, amp)
