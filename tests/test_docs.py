@@ -80,7 +80,7 @@ def places(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", ["h200", "cpu", "cpu-16"])
+@pytest.mark.parametrize("name", ["h200", "h200-two", "cpu", "cpu-16"])
 def test_figures_of_the_results_page_are_the_stored_ones(name: str):
     page = (ROOT / "results/step/README.md").read_text()
     assert markdown(load(ROOT / f"results/step/{name}.json")).strip() in page
