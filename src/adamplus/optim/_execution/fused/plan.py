@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from ... import _settings
-from ..._layout import ALONE, ORDINARY, Share, is_sharded, local, local_gradient
+from ..._layout import ORDINARY, Share, alone, is_sharded, local, local_gradient
 from ..._ranks import Joint
 from ..._spectral import scale_of
 from ..._state import count_skipped, scalar_dtype, suit, together
@@ -56,7 +56,7 @@ class Plan:
         self.is_signs = all(is_sign(group) for group in groups)
         self.joint, self.traits, self.held = joint, _traits(groups), list(_held(groups, state))
         places = [(g, i, p) for g, group in enumerate(groups) for i, p in enumerate(group["params"]) if state.get(p)]
-        shares = [ALONE if joint is None else joint.share(g, i) for g, i, _ in places]
+        shares = [alone(p) if joint is None else joint.share(g, i) for g, i, p in places]
         rows = [_row(g, i, p, state[p], share) for (g, i, p), share in zip(places, shares, strict=True)]
         self.tables = Tables(rows, [traits_of(group) for group in groups], device)
         self.params = [places[i][-1] for i in self.tables.order]
