@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from adamplus import AdamPlus
+from adamplus import AdamPlus, SpectralPlus
 from adamplus.optim._ranks import Joint
+from adamplus.optim._spectral_ranks import _largest
 
 WORKERS = Path(__file__).parent / "workers"
 FOUR = pytest.param(4, marks=pytest.mark.slow)
@@ -68,6 +70,56 @@ def test_layers_outside_the_tensor_parallel_plan(case: str, processes: int, monk
 @pytest.mark.parametrize("processes", [2, FOUR])
 def test_ranks_that_disagree_raise_and_do_not_wait(processes: int):
     torchrun(processes, "disagree.py")
+
+
+SPECTRAL = "every_placement_is_one_process every_wrapper_is_one_process replicas_are_equal stacks_are_not_exchanged"
+TOGETHER = "ranks_that_disagree switches_that_need_no_other_rank parameters_that_cannot_be_exchanged"
+
+
+@pytest.mark.uncovered  # test_exchange.py and the next test run the same lines
+def test_spectral_plus_on_two_processes_takes_the_steps_of_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("STEPS", "20")
+    monkeypatch.setenv("QUICK", "yes")
+    torchrun(2, "spectral.py", *SPECTRAL.split(), "zero_redundancy", "checkpoints")
+
+
+def test_ranks_of_spectral_plus_make_a_call_together_or_all_raise():
+    torchrun(2, "spectral.py", *TOGETHER.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("cases", [SPECTRAL, f"zero_redundancy checkpoints compiled {TOGETHER}"])
+def test_every_split_of_spectral_plus(cases: str, processes: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("STEPS", "20")
+    torchrun(processes, "spectral.py", *cases.split())
+
+
+def test_spectral_plus_on_a_mesh_of_one_rank_sends_no_message(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dist, "all_reduce", None)
+    monkeypatch.setattr(dist, "all_to_all_single", None)
+    mesh, value = dist.init_device_mesh("cpu", (1,)), torch.randn(5, 3)
+    split = SpectralPlus([nn.Parameter(distribute_tensor(value, mesh, [Shard(0)]))])
+    plain = SpectralPlus([nn.Parameter(value.clone())])
+    for _ in range(3):
+        g = torch.randn(5, 3)
+        split.param_groups[0]["params"][0].grad = distribute_tensor(g, mesh, [Shard(0)])
+        give(plain, [g])
+        split.step()
+        plain.step()
+    own: Any = split.eval().param_groups[0]["params"][0]
+    assert difference([own._local_tensor], values(plain.eval())) == 0
+    assert str(split.stats()) == str(plain.stats())
+
+
+def test_matrices_on_two_meshes_need_one_that_has_all_ranks():
+    def mesh(*ranks: int) -> Any:
+        return SimpleNamespace(mesh=torch.tensor(ranks), size=lambda: len(ranks))
+
+    everyone = mesh(0, 1, 2, 3)
+    assert _largest([mesh(0, 1), everyone, mesh(1, 3)]) is everyone
+    with pytest.raises(RuntimeError, match="which has other ranks: make one SpectralPlus for each"):
+        _largest([mesh(0, 1), mesh(0, 2)])
 
 
 def test_a_wrapped_model_switches_the_optimizer():

@@ -9,10 +9,11 @@ from torch.distributed import ProcessGroup
 from torch.optim.optimizer import ParamsT
 
 from . import _settings
+from ._agreement import JointError
 from ._checkpoint import is_called_by
 from ._execution import Gathered, capturing, choose, refuse_fused, refuse_step
 from ._optimizer import ExtrapolatingOptimizer
-from ._ranks import Joint, JointError, refuse_process_group
+from ._ranks import Joint, refuse_process_group
 
 
 class AdamPlus(ExtrapolatingOptimizer):

@@ -69,6 +69,10 @@ class Part:
     """Flag: the step changes nothing if it is set. None if the step is sure to be taken."""
     direction: list[Tensor] = field(default_factory=list)
     """D(z) of the last step, if SpectralPlus keeps it. Empty otherwise."""
+    cuts: list[Any] = field(default_factory=list)
+    """How matrices of SpectralPlus are cut over ranks, or None for each tensor of which this rank has whole matrices.
+
+    Empty if this is so for all."""
     written: bool = False
     """Whether the step has begun to write: an error after this leaves parameters that have half moved."""
 
@@ -79,6 +83,7 @@ class Part:
         part = Part(*taken, index=[self.index[i] for i in rows], run=run, copies=self.copies)
         part.seeds = None if self.seeds is None else [self.seeds[i] for i in rows]
         part.direction = [self.direction[i] for i in rows if self.direction]
+        part.cuts = [self.cuts[i] for i in rows if self.cuts]
         return part
 
 

@@ -32,6 +32,12 @@ ALONE = Share()
 """Share of a parameter that no other rank has."""
 
 
+def alone(p: Tensor) -> Share:
+    """Share of a parameter whose squares are not summed over ranks."""
+    own: Any = p
+    return Share(number=_number(own.device_mesh, own.placements)) if is_sharded(p) else ALONE
+
+
 class Layout(NamedTuple):
     """What is summed over the ranks of a process group."""
 
@@ -49,6 +55,12 @@ class Layout(NamedTuple):
 def is_sharded(tensor: Tensor) -> bool:
     """Whether a tensor is a DTensor, which knows this rank's part of it."""
     return type(tensor) not in ORDINARY and hasattr(tensor, "device_mesh")
+
+
+def is_split(tensor: Tensor) -> bool:
+    """Whether other ranks have other parts of a tensor."""
+    own: Any = tensor
+    return is_sharded(tensor) and _pieces(own.device_mesh, own.placements) > 1
 
 
 def local(tensor: Tensor) -> Tensor:

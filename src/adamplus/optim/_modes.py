@@ -46,8 +46,13 @@ class Switchable(Optimizer):
         if not isinstance(mode, bool):
             raise ValueError(f"mode must be True or False, got {mode!r}")
         if mode != self.training:
-            self._refuse_torn_state()
-            self._move(-1 if mode else +1)
+            self._before_switch()
+            try:
+                self._refuse_torn_state()
+                self._move(-1 if mode else +1)
+            except Exception as error:
+                self._after_failed_switch(error)
+                raise
             self._training = mode
             for group in self.param_groups:
                 group["training"] = mode
@@ -143,19 +148,26 @@ class Switchable(Optimizer):
             )
 
     def _displacements(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Each parameter with its offset c and the direction d in w = ŵ + c d."""
+        """Each parameter with its offset c and the direction d in w = ŵ + c d. May raise before anything moves."""
         for group in self.param_groups:
             for p in group["params"]:
                 if state := self.state.get(p):
                     yield p, state["offset"], state["z"]
+
+    def _before_switch(self) -> None:
+        """Prepare for a switch that may fail."""
+
+    def _after_failed_switch(self, error: Exception) -> None:
+        """Note that a switch has failed."""
 
     @torch.no_grad()
     def _move(self, sign: int) -> None:
         moving = [(p, state) for group in self.param_groups for p in group["params"] if (state := self.state.get(p))]
         for p, state in moving:
             refuse_other_data(p, state["z"])
+        displacements = self._displacements()
         try:
-            for p, offset, direction in self._displacements():
+            for p, offset, direction in displacements:
                 PLAIN.add_scaled([real(local(p.detach()))], [real(local(direction))], [offset], sign)
         except BaseException:
             self._torn = True

@@ -10,38 +10,35 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ._agreement import Agreement, JointError, device_of
 from ._copies import wrong_copies
 from ._layout import ALONE, GLOBAL, GROUP, Groups, Layout, Scope, Share, find_layout, parameters
 
-HINT = "Each rank takes every step in train mode, with a process_group of the same ranks"
 
+class Joint(Agreement):
+    """The ranks that share a model, and Σz² over them.
 
-class JointError(RuntimeError):
-    """An error that all ranks raise in the same step, so that none waits for another."""
-
-
-class Joint:
-    """The ranks that share a model.
-
-    A message has four numbers, whatever the parameters are, so that ranks whose parameters differ can read it, too:
-    Σz² of the global norm, the number of ranks in eval mode, that of ranks with an error, and a sum that is 0 if all
-    ranks have the same layout. The squares of other norms follow in a second message.
+    A message has Σz² of the global norm as its own number. The squares of other norms follow in a second message.
     """
 
+    HINT = "Each rank takes every step in train mode, with a process_group of the same ranks"
+    FAILURE = "the norm over the ranks {ranks} was not summed up"
+    DIFFERENT = (
+        "the ranks {ranks} have different parameters in their param groups, so their parts do not make up one model: "
+        "give all ranks the same groups, norm_scope and skip_nonfinite included, and change them on all ranks"
+    )
+
     def __init__(self, groups: Groups, process_group: Any) -> None:
+        super().__init__(device_of([p for _, _, p in parameters(groups)]))
         self.held = _key(groups, process_group)
-        self.looked = self.summed = False
-        self.device = _device(groups)
+        self.looked = False
         self.layout: Layout | None = None
         """None until `look`, and if this rank has all of the model."""
-        self.number = 0.0
-        self._join(process_group)
+        if process_group is not None:
+            self._join_group(process_group)
 
-    def _join(self, group: Any) -> None:
-        """Messages go to the ranks of this process group."""
-        self.group = group
-        self.ranks = [] if group is None else dist.get_process_group_ranks(group)
-        self.devices = [] if group is None else [device.type for device in group._device_types]
+    def _join_group(self, group: Any) -> None:
+        self._join([group], dist.get_process_group_ranks(group))
 
     def look(self, groups: Groups, process_group: Any, silently: bool) -> None:
         """Find out which parts of the model the ranks have. Raise if these cannot make up one vector.
@@ -50,7 +47,7 @@ class Joint:
         """
         self.layout = find_layout(groups, process_group)
         if self.layout is not None:
-            self._join(self.layout.group)
+            self._join_group(self.layout.group)
             self.number = self._cancelling(self.layout.number)
             if not silently:
                 self._call_the_roll(self.layout)
@@ -81,63 +78,17 @@ class Joint:
             totals.update(zip(scopes, message.to(home).unbind(), strict=True))
         return totals
 
-    def decline(self, in_eval_mode: bool) -> None:
-        """Tell the other ranks, which wait for this one's squares, that it cannot step."""
-        if self.group is not None and not self.summed:
-            self._reduced(self._numbers(0.0, float(in_eval_mode), float(not in_eval_mode), 0.0))
-
-    def check(self, flags: Tensor) -> None:
-        """Raise if other ranks cannot step. On an accelerator, an assertion on the device does it without waiting."""
-        if torch.compiler.is_compiling() or not flags.is_cpu:
-            torch._assert_async((flags == 0).all(), f"another rank cannot take this step. {HINT}")
-        else:
-            self._refuse(*flags.tolist())
-
-    def _refuse(self, in_eval_mode: float, failed: float, layout: float) -> None:
-        if in_eval_mode or failed:
-            why = f"{in_eval_mode:.0f} in eval mode" if in_eval_mode else f"{failed:.0f} with an error, raised there"
-            raise JointError(f"of the ranks {self.ranks}, not all can take this step: {why}. {HINT}")
-        if layout:
-            raise JointError(
-                f"the ranks {self.ranks} have different parameters in their param groups, so their parts do not make "
-                "up one model: give all ranks the same groups, norm_scope and skip_nonfinite included, and change them "
-                "on all ranks"
-            )
-
     def _call_the_roll(self, layout: Layout) -> None:
         """Look at the same time as the other ranks. If some of them are in a step instead, all raise."""
         message = self._reduced(self._numbers(0.0, 0.0, 0.0, self._cancelling(layout.number + 1)))
         self._refuse(*message[1:].tolist())
 
-    def _cancelling(self, number: int) -> float:
-        """This rank's term of a sum that is 0 if all ranks have the same number."""
-        is_last = dist.get_rank(self.group) == len(self.ranks) - 1
-        return float(number * (1 - len(self.ranks) if is_last else 1))
-
-    def _numbers(self, *numbers: float) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.float64, device=self.device)
-
-    def _reduced(self, message: Tensor) -> Tensor:
-        message = self._on_device_of_group(message)
-        if torch.compiler.is_compiling():  # pragma: no cover - dynamo traces without running
-            dist.all_reduce(message, group=self.group)
-            return message
-        try:
-            dist.all_reduce(message, group=self.group)
-        except RuntimeError as error:
-            raise JointError(f"the norm over the ranks {self.ranks} was not summed up: {error}. {HINT}") from error
-        return message
-
     def _gathered(self, row: Tensor) -> list[list[int]]:
         """A row of each rank."""
         row = self._on_device_of_group(row)
         rows = [torch.empty_like(row) for _ in self.ranks]
-        dist.all_gather(rows, row, group=self.group)
+        dist.all_gather(rows, row, group=self.groups[0])
         return torch.stack(rows).tolist()
-
-    def _on_device_of_group(self, message: Tensor) -> Tensor:
-        """Parameters may be offloaded to the CPU, where a group of GPUs cannot sum."""
-        return message if message.device.type in self.devices else message.to(self.devices[0])
 
 
 def refuse_process_group(process_group: Any) -> None:
@@ -154,10 +105,3 @@ def refuse_process_group(process_group: Any) -> None:
 def _key(groups: Groups, process_group: Any) -> list[Any]:
     """Objects that the sums over ranks depend on."""
     return [process_group, *(group["norm_scope"] for group in groups), *(p for _, _, p in parameters(groups))]
-
-
-def _device(groups: Groups) -> torch.device:
-    """Device of messages: that of the parameters, or a guess for a rank without any."""
-    if (p := next((p for _, _, p in parameters(groups)), None)) is not None:
-        return p.device
-    return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")

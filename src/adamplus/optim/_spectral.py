@@ -5,7 +5,7 @@
     ŵ_{t+1} = w_{t+1} − ℓ lr D(z_t)
 
 As in `_algorithm.py`, the parameters hold ŵ, z is the only buffer, and w = ŵ + c D(z) with the offset c = ℓ lr of the
-step that made ŵ. `_orthogonal.py` has D.
+step that made ŵ. `_orthogonal.py` has D, and `_exchange.py` has it for matrices that are cut over ranks.
 """
 
 from typing import Any, cast
@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from ._algorithm import ListExecution, Part, extrapolated, gradient_weights, per_tensor, scalar
+from ._cuts import Cut
+from ._exchange import exchanged_directions
 from ._orthogonal import SCALES, directions
 
 
@@ -28,7 +30,7 @@ def spectral_plus(x: Part, group: dict[str, Any]) -> None:
     if group["weight_decay"] != 0:
         w = run.scale(w, 1 - lr * group["weight_decay"], x.seeds)
     z = run.average(x.z, g, gradient_weights(x.step, beta, group["capturable"]))
-    d = unscaled(z, group)
+    d = unscaled(z, x.cuts, group)
     if x.direction:
         d = run.assign(x.direction, d)  # rounded to bfloat16, as the next step will know it
     # s is in the rate and in the offset, and not in the direction: a later s cannot falsify w.
@@ -41,12 +43,15 @@ def spectral_plus(x: Part, group: dict[str, Any]) -> None:
 
 def known_direction(x: Part, group: dict[str, Any]) -> list[Tensor]:
     """D(z)/s that leads from ŵ back to w: kept since the last step, or computed from z again."""
-    return x.direction or unscaled(x.z, group)
+    return x.direction or unscaled(x.z, x.cuts, group)
 
 
-def unscaled(zs: list[Tensor], group: dict[str, Any], into: list[Tensor] | None = None) -> list[Tensor]:
-    """D(z)/s of each tensor, written `into` tensors if they are given."""
-    return directions(zs, {**group, "scale": 1.0}, into)
+def unscaled(
+    zs: list[Tensor], cuts: list[Cut], group: dict[str, Any], into: list[Tensor] | None = None
+) -> list[Tensor]:
+    """D(z)/s of each tensor, or of each shard if there are cuts. Without cuts, it may be written `into` tensors."""
+    settings = {**group, "scale": 1.0}
+    return exchanged_directions(zs, cuts, settings) if cuts else directions(zs, settings, into)
 
 
 def scale_of(group: dict[str, Any]) -> float:

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -9,23 +11,27 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from . import _settings
+from ._agreement import JointError
 from ._algorithm import Group, Part, scalar
+from ._cuts import Cut
 from ._execution import (
     PLAIN,
     Gathered,
+    new_plan,
     refuse_capture,
     refuse_fused,
     refuse_gradient,
     spectral_parts,
-    step_fused,
     wants_foreach,
     wants_fused,
     whole,
 )
-from ._layout import ALONE, local
+from ._layout import alone, is_sharded, is_split, local
 from ._optimizer import ExtrapolatingOptimizer, Stats
 from ._orthogonal import GEOMETRIES, check_geometry
 from ._spectral import known_direction, spectral_plus
+from ._spectral_ranks import MatrixRanks
+from ._state import refuse_other_data
 
 Geometry: TypeAlias = Literal["spectral", "sign"]
 LAYOUT = ("geometry", "stacked", "transposed", "blocks", "keep_direction")
@@ -106,6 +112,10 @@ class SpectralPlus(ExtrapolatingOptimizer):
     """
 
     NAME, METHOD = "SpectralPlus", LAYOUT
+    _planned: tuple[list[int], list[dict[str, Any]]]
+    """The groups when `_plan` was made, by their ids, and those that it steps."""
+    _ranks: MatrixRanks | None = None
+    """The ranks that have parts of this rank's matrices, or None if it has all of each matrix."""
 
     def __init__(
         self,
@@ -172,20 +182,58 @@ class SpectralPlus(ExtrapolatingOptimizer):
             if (state := self.state.get(p)) and "direction" not in state:
                 state["direction"] = torch.zeros_like(p, dtype=torch.bfloat16)
 
+    def _before_step(self) -> None:
+        if self._ranks is not None:
+            self._ranks.summed = False
+
+    def _after_failure(self, error: Exception) -> None:
+        if not isinstance(error, JointError):
+            self._warn_other_ranks(not self.training)
+
+    def _find_other_ranks(self) -> None:
+        if self._ranks is not None and self._ranks.is_for(self.param_groups):
+            return
+        self._ranks = None
+        if self._is_shared():
+            ranks = MatrixRanks(self.param_groups)
+            self._ranks = ranks if ranks.cuts else None
+
+    def _warn_other_ranks(self, in_eval_mode: bool, of_a_switch: bool = False) -> None:
+        """Let other ranks know that this one cannot take part, unless they do: they wait for its message."""
+        with suppress(RuntimeError):  # the error that is raised already says more
+            self._find_other_ranks()
+        with suppress(RuntimeError):
+            if self._ranks is not None and (self._switched() or not of_a_switch):
+                self._ranks.decline(in_eval_mode)
+
     def _step(self, compiling: bool) -> None:
         for i, group in enumerate(self.param_groups):
+            if group["geometry"] == "spectral" and any(map(is_sharded, group["params"])):
+                # Without fullgraph=True, the compiler leaves this step to Python then.
+                if torch.compiler.is_compiling():  # pragma: no cover - dynamo traces without running
+                    raise RuntimeError(f"group {i} has matrices that are DTensors, whose steps cannot be compiled")
+                _without_compiler()(self)
+                return
+        self._step_groups(compiling)
+
+    def _step_groups(self, compiling: bool = False) -> None:
+        for i, group in enumerate(self.param_groups):
             self._refuse_group(i, group)
+        self._find_other_ranks()
         with torch.no_grad():
             fused = [] if compiling else self._fused_groups()
             parts = [
                 (group, [] if any(group is other for other in fused) else self._parts(i, group, compiling))
                 for i, group in enumerate(self.param_groups)
             ]
+            if self._ranks is not None:
+                self._ranks.agree("step", self.param_groups, [p.grad is not None for p in self._ranks.cuts])
             begun = False
             try:
-                if fused:
-                    self._step_fused(fused)
-                    begun = True
+                if fused and not self._step_fused(fused):
+                    self._step_groups()  # nothing has changed: begin again, without the plan
+                    return
+                begun = bool(fused)
                 for group, some in parts:
                     for part in some:
                         spectral_plus(part, group)
@@ -197,25 +245,37 @@ class SpectralPlus(ExtrapolatingOptimizer):
 
     def _fused_groups(self) -> list[dict[str, Any]]:
         """The groups that Triton kernels step: all signs or none, and all matrices or none."""
+        ids = list(map(id, self.param_groups))
+        if self._plan is not None and ids == self._planned[0]:
+            return self._planned[1]
+        self._plan = None
         fused: list[dict[str, Any]] = []
         for geometry in GEOMETRIES:
             groups = [group for group in self.param_groups if group["geometry"] == geometry]
-            refuse_fused(groups, self.state)
+            is_cut = geometry == "spectral" and self._ranks is not None
+            refuse_fused([] if is_cut else groups, self.state)
             for group in groups:
                 self._make_states(group)
-            if groups and wants_fused(groups, self.state):
+            if groups and not is_cut and wants_fused(groups, self.state):
                 fused += groups
+        self._planned = ids, fused
         return fused
 
-    def _step_fused(self, groups: list[dict[str, Any]]) -> None:
-        """Step groups by Triton kernels."""
-        plan, gathered = self._plan, Gathered(groups, [], self.state, None, None, None, self._captured)
-        self._plan = None
+    def _step_fused(self, groups: list[dict[str, Any]]) -> bool:
+        """Step groups by Triton kernels. If the plan of the last step does not fit, only return False."""
+        plan, self._plan = self._plan, None
+        gathered = Gathered(groups, [], self.state, None, None, None, self._captured)
         try:
-            self._plan = step_fused(plan, gathered)
+            if plan is not None and plan.take(groups, self.state, None, None, captured=self._captured):
+                self._plan = plan
+            elif plan is not None and self._ranks is None:
+                return False
+            else:  # ranks that have agreed cannot begin again
+                self._plan = new_plan(gathered)
         except Exception:
             self._torn = gathered.torn or (plan is not None and plan.torn)
             raise
+        return True
 
     def _refuse_group(self, i: int, group: dict[str, Any]) -> None:
         """Raise for settings and gradients that no step can take, before anything changes."""
@@ -239,35 +299,75 @@ class SpectralPlus(ExtrapolatingOptimizer):
         if not columns.params:
             return []
         numbers = [j for j, p in enumerate(group["params"]) if p.grad is not None]
-        part = whole(Group(group, number, numbers, []), [ALONE] * len(numbers), columns, PLAIN)
+        for p, z in zip(columns.params, columns.zs, strict=True):
+            refuse_other_data(p, z)
+        part = whole(Group(group, number, numbers, []), list(map(alone, columns.params)), columns, PLAIN)
+        part.cuts = self._cuts_of(columns.params)
         return spectral_parts(part, wants_foreach(self.param_groups))
+
+    def _cuts_of(self, params: list[Tensor]) -> list[Cut | None]:
+        """How each parameter's matrices are cut over ranks, or an empty list if this rank has all of each matrix."""
+        return [] if self._ranks is None else [self._ranks.cuts.get(p) for p in params]
+
+    def _before_switch(self) -> None:
+        self._before_step()
+
+    def _after_failed_switch(self, error: Exception) -> None:
+        if not isinstance(error, JointError):
+            self._warn_other_ranks(in_eval_mode=False, of_a_switch=True)
+
+    def _switched(self) -> list[Tensor]:
+        """Parameters whose shards are exchanged in a switch."""
+        cuts = {} if self._ranks is None else self._ranks.cuts
+        groups = [group for group in self.param_groups if group["extrapolated"] and not _keeps(group)]
+        return [p for group in groups for p in group["params"] if p in cuts]
 
     def _displacements(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Each parameter with its offset c and the direction d in w = ŵ + c d."""
+        self._find_other_ranks()
+        if self._ranks is not None and (params := self._switched()):
+            call = "eval" if self.training else "train"
+            self._ranks.agree(call, self.param_groups, [bool(self.state.get(p)) for p in params])
+        return self._known_directions()
+
+    def _known_directions(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         for group in self.param_groups:
             states = [(p, state) for p in group["params"] if (state := self.state.get(p))]
             if not states or not group["extrapolated"]:
                 continue
-            w_hat, z = ([local(t) for t in ts] for ts in zip(*((p.detach(), s["z"]) for p, s in states), strict=True))
-            offsets, steps = ([s[name] for _, s in states] for name in ("offset", "step"))
-            kept = [local(s["direction"]) for _, s in states if "direction" in s]
+            params = [p for p, _ in states]
+            w_hat, z = [local(p.detach()) for p in params], [local(state["z"]) for _, state in states]
+            offsets, steps = ([state[name] for _, state in states] for name in ("offset", "step"))
+            kept = [local(state["direction"]) for _, state in states if "direction" in state]
             part = Part(w_hat, z, z, offsets, steps, list(range(len(z))), PLAIN, direction=kept)
+            part.cuts = self._cuts_of(params)
             for some in spectral_parts(part, wants_foreach(self.param_groups)):
                 yield from zip(some.w_hat, some.offset, known_direction(some, group), strict=True)
 
     def stats(self, group: int = 0) -> Stats:
         """Return ‖z‖, the learning rate and the number of steps. On an accelerator, this waits for the device.
 
-        No step computes ‖z‖, so `norm_sum` is NaN, and `norm` is that of the present z of the group.
+        No step computes ‖z‖, so `norm_sum` is NaN, and `norm` is that of the present z of the group. It is NaN if other
+        ranks have parts of z: this method sends no messages.
 
         Args:
             group: index of the group to report.
         """
         settings = self.param_groups[group]
-        zs = [local(state["z"]) for p in settings["params"] if (state := self.state.get(p))]
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(z.double()) for z in zs])) if zs else 0.0
+        zs = [state["z"] for p in settings["params"] if (state := self.state.get(p))]
+        if any(map(is_split, zs)):
+            norm = math.nan
+        else:
+            norms = [torch.linalg.vector_norm(local(z).double()) for z in zs]
+            norm = torch.linalg.vector_norm(torch.stack(norms)) if norms else 0.0
         _, eta, _, step, skipped = settings["record"].tolist()
         return Stats(int(step), float(norm), eta, math.nan, int(skipped))
+
+
+@cache
+def _without_compiler() -> Any:
+    """A step of which torch.compile compiles nothing. (Its import takes a second, so it waits for a DTensor.)"""
+    return torch.compiler.disable(SpectralPlus._step_groups)
 
 
 def _layout(group: dict[str, Any]) -> tuple[Any, ...]:

@@ -37,14 +37,10 @@ def choose(gathered: Gathered, differentiable: bool) -> Stepper:
     return Lists(FOREACH if wants_foreach(gathered.groups) else PLAIN)
 
 
-def step_fused(plan: Any, gathered: Gathered) -> Any:
-    """Step by Triton kernels, with the plan of the last step if it still fits. Returns the plan of the next step."""
+def new_plan(gathered: Gathered) -> Any:
+    """Take a step by Triton kernels, and return the plan with which the next one can repeat it."""
     from .fused import Fused
 
-    if plan is not None and plan.take(
-        gathered.groups, gathered.state, gathered.scale, gathered.found_inf, gathered.captured
-    ):
-        return plan
     return Fused().step(gathered)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from ... import _settings
-from ..._layout import ALONE, ORDINARY, Share, is_sharded, local, local_gradient
+from ..._layout import ORDINARY, Share, alone, is_sharded, local, local_gradient
 from ..._orthogonal import computed_dtype, is_viewable
 from ..._ranks import Joint
 from ..._spectral import scale_of, unscaled
@@ -59,7 +59,7 @@ class Plan:
         self.is_spectral = all(map(geometry, groups))
         self.joint, self.traits, self.held = joint, _traits(groups), list(_held(groups, state))
         places = [(g, i, p) for g, group in enumerate(groups) for i, p in enumerate(group["params"]) if state.get(p)]
-        shares = [ALONE if joint is None else joint.share(g, i) for g, i, _ in places]
+        shares = [alone(p) if joint is None else joint.share(g, i) for g, i, p in places]
         rows = [_row(g, i, p, state[p], share) for (g, i, p), share in zip(places, shares, strict=True)]
         rows = _in_parts(rows, groups)
         self.tables = Tables(rows, [traits_of(group) for group in groups], device)
@@ -296,7 +296,7 @@ def _in_parts(rows: list[TensorRow], groups: lists.Groups) -> list[TensorRow]:
 def _directions(zs: list[Tensor], part: Matrices, group: dict[str, Any]) -> Tensor:
     """D(z)/s of a part, one after the other in a buffer, each in the memory layout of its z."""
     buffer = torch.empty(part.size, dtype=computed_dtype(zs[0]), device=zs[0].device)
-    unscaled(zs, group, [buffer.as_strided(z.shape, z.stride(), at) for z, at in zip(zs, part.at, strict=True)])
+    unscaled(zs, [], group, [buffer.as_strided(z.shape, z.stride(), at) for z, at in zip(zs, part.at, strict=True)])
     return buffer
 
 
