@@ -13,6 +13,11 @@ import torch.distributed as dist
 from cases import through_a_file
 from routings import routing, written
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp._flat_param import FlatParameter
 from torch.nn.utils import parametrizations
@@ -648,6 +653,23 @@ def test_a_state_dict_has_names_and_continues_in_another_optimizer():
     step(model, optimizer)
     step(twin, other)
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_regrouped_parameters_keep_their_names(flat: bool):
+    """A saved group that is divided has the names of all its parameters, which are not those of either part."""
+    options = StateDictOptions(flatten_optimizer_state_dict=flat)
+    (model, optimizer), (twin, other) = small(), small(b={"lr": 0.02, "beta": 0.06})
+    step(model, optimizer)
+    saved = get_optimizer_state_dict(model, optimizer, options=options)
+    twin.load_state_dict(model.state_dict())
+    step(twin, other, 0)
+    before = names(other)
+    set_optimizer_state_dict(twin, other, saved, options=options)
+    assert names(other) == before == [
+        ["embed.weight", "a.bias", "head.weight", "head.bias"], ["a.weight"], ["b.weight"], ["b.bias"],
+    ]  # fmt: skip
+    step(twin, other)
 
 
 def test_parameters_that_are_added_later_need_names():
