@@ -80,7 +80,10 @@ def _complete(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any
         {"lookahead": None, **group} if "beta" in group else group
         for group in dtypes_by_name(state_dict["param_groups"], back=True)
     ]
-    pairs = zip(optimizer.param_groups, groups, strict=False)  # torch raises if their numbers differ
+    pairs = [*zip(optimizer.param_groups, groups, strict=False)]  # torch raises if their numbers differ
+    for own, group in pairs:
+        if "param_names" in own and _has_names(group):
+            group["param_names"] = own["param_names"]  # a saved group that was divided had those of all its parameters
     lacking = {i: own for i, (own, group) in enumerate(pairs) if _has_nothing_new(own, group)}
     saved = next((group for i, group in enumerate(groups) if i not in lacking), {})
     if {"training", "record"} <= set(saved):
@@ -90,10 +93,15 @@ def _complete(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any
     return {**state_dict, "param_groups": groups}
 
 
+def _has_names(group: dict[str, Any]) -> bool:
+    """Whether parameters are names, and so were put into these groups. If they are numbers, groups are as saved."""
+    return all(isinstance(name, str) for name in group["params"])
+
+
 def _has_nothing_new(own: dict[str, Any], group: dict[str, Any]) -> bool:
-    if not all(isinstance(name, str) for name in group["params"]):  # a number: the groups are as they were saved
+    if not _has_names(group):
         return False
-    if set(group) == {"params"}:
+    if set(group) <= {"params", "param_names"}:
         return True
     same = group.get("training") == own["training"] and isinstance(group.get("record"), Tensor)
     return same and torch.equal(group["record"].cpu(), own["record"].cpu())
