@@ -4,9 +4,9 @@ from .._algorithm import Part
 from .foreach import FOREACH
 from .plain import PLAIN
 
-# Elements of a part, for which there are temporaries: its directions, and matrices of one shape as a batch. On a CPU,
-# z is still in the cache when its direction is computed.
-PART, CPU_PART = 1 << 25, 1 << 20
+# Elements of a part, for which there are temporaries: its directions, and matrices of one shape as a batch. Four matrices
+# of 8192 × 2048 fill a large GPU, and two do not. On a CPU, z is still in the cache when its direction is computed.
+PART, CPU_PART = 1 << 26, 1 << 20
 
 
 def spectral_parts(part: Part, foreach: bool) -> list[Part]:
@@ -24,8 +24,9 @@ def spectral_parts(part: Part, foreach: bool) -> list[Part]:
             rows.setdefault((True, *kind), []).append(i)
             continue
         kind = (*kind, *(z.shape if z.ndim > 1 else ()))
-        sizes[kind] = sizes.get(kind, 0) + z.numel()
-        rows.setdefault((False, sizes[kind] // (CPU_PART if z.is_cpu else PART), *kind), []).append(i)
+        begin = sizes.get(kind, 0)
+        rows.setdefault((False, begin // (CPU_PART if z.is_cpu else PART), *kind), []).append(i)
+        sizes[kind] = begin + z.numel()
     parts = [part.take(chosen, run) for chosen in rows.values()]
     for (is_cut, *_), some in zip(rows, parts, strict=True):
         some.cuts = some.cuts if is_cut else []

@@ -287,8 +287,8 @@ def _in_parts(rows: list[TensorRow], groups: lists.Groups) -> list[TensorRow]:
         number = 0
         if geometry(groups[own.group]) == "spectral":
             alike = (own.group, own.p.shape, own.p.stride(), own.p.dtype, own.gradient_dtype, own.z.dtype, own.aligned)
-            sizes[alike] += own.p.numel()
             number = parts.setdefault((alike, sizes[alike] // PART), len(parts) + 1)
+            sizes[alike] += own.p.numel()
         numbered.append(own._replace(part=number))
     return numbered
 
