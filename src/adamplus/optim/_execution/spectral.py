@@ -5,7 +5,7 @@ from .foreach import FOREACH
 from .plain import PLAIN
 
 # Elements of a part, for which there are temporaries: its directions, and matrices of one shape as a batch. Four matrices
-# of 8192 × 2048 fill a large GPU, and two do not. On a CPU, z is still in the cache when its direction is computed.
+# of 8192 × 2048 are one part. On a CPU, z is still in the cache when its direction is computed.
 PART, CPU_PART = 1 << 26, 1 << 20
 
 
