@@ -61,7 +61,8 @@ def _digest(kind: type[Task], arguments: Mapping[str, Any], shared: tuple[Path, 
 
 def about(task: Task, data: Mapping[str, Split]) -> dict[str, Any]:
     """The entry "task" of a run's settings.json; `data` may be empty if it was not read."""
-    attributes = {name: getattr(task, name) for name in ("metric", "better", "target", "batch", "epochs")}
+    names = ("metric", "better", "target", "batch", "epochs", "epochs_per_pass")
+    attributes = {name: getattr(task, name) for name in names}
     return {"description": describe(task), **attributes, "rows": {name: len(x) for name, (x, _) in data.items()}}
 
 
