@@ -28,6 +28,8 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "swb300": ("swb300.Swb300", {}),
     "swb300-paper": ("swb300.Swb300", {"paper": True}),
     "wikitext2-gpt": ("gpt.Wikitext2GPT", {}),
+    "novels-gpt": ("novels.NovelsGPT", {}),
+    "gpt2-124m": ("novels.GPT2", {}),
 }
 """For each name the module and class, and the keyword arguments of the class."""
 EMBEDDED = ("digits", "pydoc", "tones")
