@@ -155,6 +155,8 @@ def test_a_package_that_is_not_installed_is_reported(monkeypatch: pytest.MonkeyP
         ("adam-plus:norm_scope='group'", "adam-plus", {"norm_scope": "group"}),
         ("nigt:weight_decay=1e-4", "nigt", {"weight_decay": 1e-4}),
         ("adam:foreach=None", "adam", {"foreach": None}),
+        ("adamw:lr=2e-4..6e-3", "adamw", {"lr": LogUniform(2e-4, 6e-3)}),
+        ("adamw:weight_decay = 1 .. 2;lr=.1", "adamw", {"weight_decay": LogUniform(1, 2), "lr": 0.1}),
     ],
 )
 def test_settings_are_parsed(text: str, name: str, settings: dict[str, object]):
@@ -176,6 +178,18 @@ def test_settings_are_parsed(text: str, name: str, settings: dict[str, object]):
         ("adam:lr='1'", "lr must be a number"),
         ("adam:lr=[1]", "lr must be a number"),
         ("adam:lr=1;lr=2", "sets 'lr' twice"),
+        ("adam:lr=1..2;lr=2", "sets 'lr' twice"),
+        (
+            "adam:lr=0..1",
+            "a range must be two numbers, 0 < low < high, as 0.001..0.1, got lr=0..1 in 'adam:lr=0..1'",
+        ),
+        ("adam:lr=2..1", "a range must be two numbers"),
+        ("adam:amsgrad=False..True", "a range must be two numbers"),
+        ("adam:lr=(1, 2)..3", "a range must be two numbers"),
+        ("adam:lr=1..2..3", "lr must be a number"),
+        ("adam:lr=..3", "lr must be a number"),
+        ("adam:lr=1..1e999", "must be finite, got"),
+        ("adam:betas=0.5..0.9", "betas must be 2 numbers"),
         ("adam:lr=1e999", "must be finite, got"),
         ("adam:betas=(0.9,1e999)", "must be finite, got"),
         ("adam:betas=1", "betas must be 2 numbers in parentheses, got betas=1 in 'adam:betas=1'"),
@@ -193,12 +207,21 @@ def test_settings_that_cannot_be_parsed_are_reported(text: str, message: str):
         ("adam:lr=-1", "the optimizer rejects .*: Invalid learning rate: -1"),
         ("adam:betas=(0.9, 2)", "the optimizer rejects .*: Invalid beta parameter at index 1: 2"),
         ("adam-plus:beta=2", "the optimizer rejects .*beta"),
+        ("adam-plus:beta=0.5..2", "the optimizer rejects .*beta"),
     ],
 )
 def test_settings_that_the_optimizer_rejects_are_reported_before_training(text: str, message: str):
     name, settings = optimizers.parse(text)
     with pytest.raises(InputError, match=message):
         optimizers.try_out(CONTENDERS[name], settings, text)
+
+
+def test_labels_have_fixed_settings_and_no_ranges():
+    assert optimizers.label_of("adamw") == "adamw"
+    assert optimizers.label_of("adam:lr=1; betas=(0.5, 0.9)") == "adam:lr=1; betas=(0.5, 0.9)"
+    assert optimizers.label_of("adamw:lr=1e-4..1e-2;weight_decay=0.1..1") == "adamw"
+    assert optimizers.label_of("adamw:lr=1e-4..1e-2;eps=1e-6;weight_decay=0.1..1;") == "adamw:eps=1e-6"
+    assert optimizers.label_of("../mine.py:rho=0.7") == "../mine.py:rho=0.7"
 
 
 def test_settings_that_need_another_device_are_not_checked_here(monkeypatch: pytest.MonkeyPatch):

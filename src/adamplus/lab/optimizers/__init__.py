@@ -2,7 +2,7 @@
 
 from .contender import Contender, LogUniform, UnavailableError
 from .muon import muon_with_adamw
-from .parsing import parse, try_out
+from .parsing import label_of, parse, try_out
 from .registry import CONTENDERS, find
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "LogUniform",
     "UnavailableError",
     "find",
+    "label_of",
     "muon_with_adamw",
     "parse",
     "try_out",
