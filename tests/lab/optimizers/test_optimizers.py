@@ -16,7 +16,7 @@ from adamplus.lab.errors import InputError
 from adamplus.lab.optimizers import CONTENDERS, Contender, LogUniform, UnavailableError
 
 NAMES = ["adam-plus", "nadam-plus", "nigt", "sgd", "msgd", "adagrad", "adam", "adamw", "amsgrad", "rmsprop", "radam"]
-NAMES += ["muon", "schedule-free-sgd", "schedule-free-adamw"]
+NAMES += ["lion", "muon", "schedule-free-sgd", "schedule-free-adamw"]
 MUON = pytest.param("muon", marks=pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has no Muon"))
 BUILT = [MUON if name == "muon" else name for name in NAMES]
 

@@ -9,6 +9,7 @@ from adamplus import NIGT, AdamPlus, NAdamPlus
 from .._store import digest, load_file, own_digest
 from ..errors import InputError, nearest
 from .contender import Contender, LogUniform
+from .lion import Lion
 from .muon import MuonAdamW
 from .schedule_free import schedule_free_adamw, schedule_free_sgd
 
@@ -30,6 +31,7 @@ CONTENDERS: dict[str, Contender] = {
         Contender("amsgrad", Adam, {"lr": LogUniform(2e-4, 0.06)}, {"amsgrad": True}, FUSED | CAPTURABLE, RATE),
         Contender("rmsprop", RMSprop, {"lr": LogUniform(1e-4, 0.03)}, {}, CAPTURABLE, RATE),
         Contender("radam", RAdam, {"lr": LogUniform(5e-4, 0.15)}, {}, CAPTURABLE, RATE),
+        Contender("lion", Lion, {"lr": LogUniform(3e-5, 0.009)}, {}, {}, RATE),
         Contender("muon", MuonAdamW, {"lr": LogUniform(2e-4, 0.06)}),
         Contender("schedule-free-sgd", schedule_free_sgd, {"lr": LogUniform(0.2, 60)}),
         Contender("schedule-free-adamw", schedule_free_adamw, {"lr": LogUniform(3e-4, 0.1)}),
