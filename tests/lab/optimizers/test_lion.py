@@ -1,5 +1,7 @@
 """Lion's steps, by hand and beside the published update."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -69,6 +71,6 @@ def test_parameters_without_gradients_stay_as_they_are():
         ({"weight_decay": float("nan")}, "weight_decay must be at least 0, got nan"),
     ],
 )
-def test_settings_out_of_range_are_refused(settings: dict[str, float], message: str):
+def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str):
     with pytest.raises(ValueError, match=message):
         Lion([nn.Parameter(torch.ones(1))], **settings)

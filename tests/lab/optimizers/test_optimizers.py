@@ -24,7 +24,7 @@ BUILT = [MUON if name == "muon" else name for name in NAMES]
 def built(name: str, model: nn.Module, fraction: float = 0.5) -> torch.optim.Optimizer:
     contender = CONTENDERS[name]
     tuned = {key: space.at(fraction) for key, space in contender.search.items()}
-    return contender.build(model.parameters(), **{**contender.settings, **tuned})
+    return contender.make(model, **{**contender.settings, **tuned})
 
 
 def small() -> nn.Module:
@@ -237,6 +237,25 @@ def test_settings_that_need_another_device_are_not_checked_here(monkeypatch: pyt
     optimizers.try_out(contender, {"fused": True}, "picky:fused=True", "cuda:0")
     with pytest.raises(InputError, match="learning rate"):
         optimizers.try_out(contender, {"fused": True, "lr": -1}, "picky:fused=True;lr=-1", "cuda:0")
+
+
+def by_module(model: nn.Module, lr: float = 0.1, decay: float = 0.01) -> torch.optim.SGD:
+    """SGD with decay for matrices of linear layers alone."""
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    groups = [{"params": [module.weight for module in linear]}, {"params": [module.bias for module in linear]}]
+    return torch.optim.SGD([{**groups[0], "weight_decay": decay}, groups[1]], lr=lr)
+
+
+def test_an_optimizer_of_a_model_gets_the_model():
+    contender = Contender("by-module", by_module, {"lr": LogUniform(0.01, 3)}, of_model=True)
+    assert contender.names() == ["lr", "decay"]
+    groups = contender.make(small(), decay=0.5).param_groups
+    assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.5, 2), (0, 2)]
+    before = torch.get_rng_state()
+    optimizers.try_out(contender, {"decay": 0.5}, "by-module:decay=0.5")
+    assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(InputError, match="the optimizer rejects 'by-module:lr=-1'"):
+        optimizers.try_out(contender, {"lr": -1}, "by-module:lr=-1")
 
 
 def test_a_log_uniform_range_is_even_and_its_values_have_three_digits():

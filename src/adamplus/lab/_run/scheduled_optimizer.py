@@ -24,7 +24,7 @@ class ScheduledOptimizer:
         # With dampening, the first step differs from one that starts with a buffer of zeros, as a graph does.
         self.captured = captured and contender.captured is not None and not settings.get("dampening")
         settings |= (contender.captured or {}) if self.captured else {}
-        self.optimizer = contender.build(list(model.parameters()), **settings)
+        self.optimizer = contender.make(model, **settings)
         if has_two_points(self.optimizer):
             cast("Any", self.optimizer).train()
         self.initial_groups = [dict(group) for group in self.optimizer.param_groups]

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import torch
-from torch.nn import Parameter
+from torch import nn
 
 from ..errors import InputError, nearest
 from .contender import Contender, LogUniform, UnavailableError
@@ -58,14 +58,15 @@ def try_out(contender: Contender, given: dict[str, Any], text: str, device: str 
     """
     here = device == "cpu" or torch.cuda.is_available()
     given = given if here else {key: value for key, value in given.items() if key not in ("fused", "capturable")}
-    parameters = [Parameter(torch.zeros(shape, device=device if here else "cpu")) for shape in ((2, 2), (2,))]
+    # One layer of three is hidden. No random numbers are drawn, because they are the caller's.
+    layers = [nn.utils.skip_init(nn.Linear, 2, 2, device=device if here else "cpu") for _ in range(3)]
     ranges = {key: space for key, space in given.items() if isinstance(space, LogUniform)}
     fixed = {key: value for key, value in given.items() if key not in ranges}
     tuned = {key: space.at(0.5) for key, space in contender.search.items()}
     try:
         for fraction in (0.0, 0.5, 1.0) if ranges else (0.5,):
             tuned |= {key: space.at(fraction) for key, space in ranges.items()}
-            contender.build(parameters, **{**contender.settings, **tuned, **fixed})
+            contender.make(nn.Sequential(*layers), **{**contender.settings, **tuned, **fixed})
     except UnavailableError as error:
         raise InputError(f"{text} cannot be used: {error}") from error
     except Exception as error:  # an optimizer may raise anything
