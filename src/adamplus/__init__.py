@@ -12,6 +12,7 @@ from .optim import (
     SpectralPlusReference,
     Stats,
     cifar_schedule,
+    spectral_groups,
     update_bn,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "SpectralPlusReference",
     "Stats",
     "cifar_schedule",
+    "spectral_groups",
     "update_bn",
 ]

@@ -6,6 +6,7 @@ from ._family import NIGT, NAdamPlus
 from ._optimizer import Stats
 from ._reference import AdamPlusReference
 from ._schedules import ReduceOnPlateau, cifar_schedule
+from ._spectral_groups import spectral_groups
 from ._spectral_plus import SpectralPlus
 from ._spectral_reference import SpectralPlusReference
 
@@ -19,5 +20,6 @@ __all__ = [
     "SpectralPlusReference",
     "Stats",
     "cifar_schedule",
+    "spectral_groups",
     "update_bn",
 ]

@@ -81,10 +81,7 @@ class SpectralPlus(ExtrapolatingOptimizer):
 
     Example:
         >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-        >>> matrices = [p for p in model.parameters() if p.ndim == 2]
-        >>> vectors = [p for p in model.parameters() if p.ndim < 2]
-        >>> groups = [{"params": matrices}, {"params": vectors, "geometry": "sign", "weight_decay": 0.0}]
-        >>> optimizer = adamplus.SpectralPlus(groups, lr=0.02)
+        >>> optimizer = adamplus.SpectralPlus(adamplus.spectral_groups(model), lr=0.02)
         >>> optimizer.follow(model)
         >>> x, y = torch.randn(64, 3), torch.randn(64, 1)
         >>> for _ in range(3):
