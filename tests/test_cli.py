@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 from typer.testing import CliRunner
 
 from adamplus.cli import app
@@ -24,8 +26,13 @@ def _small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model of one matrix and two vectors, whose step takes almost no time."""
-    monkeypatch.setitem(shapes.MODELS, "tiny", lambda: [(8, 16), (8,), (64,)])
+    """A small model with a hidden matrix, whose step takes almost no time."""
+
+    def model() -> nn.Module:
+        with torch.device("meta"):
+            return nn.Sequential(nn.Linear(16, 8), nn.LayerNorm(16), nn.Linear(8, 4, bias=False))
+
+    monkeypatch.setitem(shapes.MODELS, "tiny", model)
 
 
 def run(*arguments: object) -> str:
@@ -51,7 +58,7 @@ def test_bench_step_measures_every_optimizer_and_writes_every_column(tmp_path: P
     assert {"hardware", "date", "python", "torch", "adamplus", "threads"} <= set(report["certificate"])
     assert report["copy_gb_per_s"] > 0
     (model,) = report["models"]
-    assert (model["model"], model["tensors"], model["parameters"]) == ("tiny", 3, 200)
+    assert (model["model"], model["tensors"], model["parameters"]) == ("tiny", 5, 200)
     # 28 bytes a parameter at the speed of the copy
     assert model["floor_ms"] == pytest.approx(1e3 * 28 * 200 / (report["copy_gb_per_s"] * 1e9))
     rows = {row["optimizer"]: row for row in model["rows"]}

@@ -4,6 +4,7 @@ import errno
 import io
 import math
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -184,6 +185,20 @@ def test_ranges_of_the_command_line_are_searched(tmp_path: Path, task: str):
     }
     assert written["search"]["adamw"].keys() == {"lr"}
     assert shlex.split(written["command"])[4] == f"{text},adamw"  # the command that repeats it has the ranges
+
+
+def test_the_documented_search_of_several_settings_can_be_planned(task: str):
+    page = (Path(__file__).parents[3] / "docs" / "lab.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^    (adamplus compare novels-gpt (?:.*\\\n)*.*)$", page, flags=re.MULTILINE)
+    *_, optimizers = shlex.split(re.sub(r"\\\n *", "", command))
+    planned = plan(Request([task], split_list(optimizers), seeds=3, tune=12, device="cpu"))
+    assert {each.label: set(each.ranges) for each in planned.contenders} == {
+        "adamw": {"lr", "weight_decay"},
+        "muon": {"lr", "weight_decay"},
+        "lion": {"lr", "weight_decay"},
+        "scion": {"lr", "weight_decay", "beta"},
+        "spectral-plus": {"lr", "weight_decay", "beta", "lookahead"},
+    }
 
 
 def test_one_optimizer_with_two_ranges_of_a_setting_is_refused(task: str):

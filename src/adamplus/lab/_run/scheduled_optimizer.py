@@ -5,6 +5,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from adamplus import AdamPlus
+
 from .. import optimizers
 from .._store import Spec
 from ..errors import InputError, nearest
@@ -66,11 +68,12 @@ class ScheduledOptimizer:
             )
 
     def stats(self) -> dict[str, float]:
-        """‖z‖, η and Σ‖z‖ of optimizers of the Adam⁺ family, else nothing."""
+        """‖z‖, η and Σ‖z‖ of optimizers of the Adam⁺ family, without Σ‖z‖ of SpectralPlus, else nothing."""
         if not hasattr(self.optimizer, "stats"):
             return {}
         stats = cast("Any", self.optimizer).stats()
-        return {"norm": stats.norm, "eta": stats.eta, "norm_sum": stats.norm_sum}
+        known = {"norm": stats.norm, "eta": stats.eta}
+        return known | ({"norm_sum": stats.norm_sum} if isinstance(self.optimizer, AdamPlus) else {})
 
     def state(self) -> dict[str, Any]:
         """The optimizer's state_dict, and which settings the schedule has changed: these must be reset later."""

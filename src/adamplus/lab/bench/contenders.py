@@ -26,7 +26,7 @@ class BenchContender:
     label: str
     """Its name in tables and figures."""
     build: Build
-    """Makes the optimizers that step given parameters together: one, or two for Muon."""
+    """Makes the optimizers that step a model's parameters together: one, or two for Muon."""
     moves: Moves | None
     """None if the step is not limited by memory."""
     capture: dict[str, Any] = field(default_factory=dict)
@@ -42,25 +42,26 @@ def moved_bytes(moves: Moves, count: int, dtype: torch.dtype) -> int:
 
 def one(cls: Callable[..., Optimizer], **settings: Any) -> Build:
     """The builder of a single optimizer over all parameters."""
-    return lambda params, **capture: [cls(params, **settings, **capture)]
+    return lambda model, **capture: [cls(model.parameters(), **settings, **capture)]
 
 
-def schedule_free(params: list[nn.Parameter]) -> list[Optimizer]:
+def schedule_free(model: nn.Module) -> list[Optimizer]:
     """Schedule-free AdamW, in training mode."""
     try:
         from schedulefree import AdamWScheduleFree
     except ImportError:
         raise UnavailableError("not installed (pip install schedulefree)") from None
-    optimizer = AdamWScheduleFree(params, foreach=True)
+    optimizer = AdamWScheduleFree(model.parameters(), foreach=True)
     optimizer.train()
     return [optimizer]
 
 
-def muon(params: list[nn.Parameter], **capture: Any) -> list[Optimizer]:
-    """Muon for matrices and fused AdamW for other parameters."""
-    if not any(p.ndim == 2 for p in params):
-        raise UnavailableError("it steps matrices, and there are none")
-    return muon_with_adamw(params, muon={}, adamw={"fused": True, **capture})
+def muon(model: nn.Module, **capture: Any) -> list[Optimizer]:
+    """Muon for hidden matrices and fused AdamW for other parameters."""
+    parts = muon_with_adamw(model, adamw={"fused": True, **capture})
+    if not isinstance(parts[0], torch.optim.Muon):
+        raise UnavailableError("it steps hidden matrices of two dimensions, and there are none")
+    return parts
 
 
 # Adam⁺ reads g and z for the norm, then g, z and ŵ, and writes z and ŵ. Adam and schedule-free AdamW read the

@@ -4,6 +4,7 @@ from .contender import Contender, LogUniform, UnavailableError
 from .muon import muon_with_adamw
 from .parsing import label_of, parse, try_out
 from .registry import CONTENDERS, find
+from .spectral import spectral_plus
 
 __all__ = [
     "CONTENDERS",
@@ -14,5 +15,6 @@ __all__ = [
     "label_of",
     "muon_with_adamw",
     "parse",
+    "spectral_plus",
     "try_out",
 ]

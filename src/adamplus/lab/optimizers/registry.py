@@ -12,10 +12,12 @@ from .contender import Contender, LogUniform
 from .lion import Lion
 from .muon import MuonAdamW
 from .schedule_free import schedule_free_adamw, schedule_free_sgd
+from .spectral import spectral_plus
 
 CAPTURABLE = {"capturable": True}
 FUSED = {"fused": True}
 BOTH, RATE = ("lr", "beta"), ("lr",)
+SPECTRAL = {"lr": LogUniform(0.0012, 0.36)}
 
 CONTENDERS: dict[str, Contender] = {
     contender.name: contender
@@ -32,7 +34,9 @@ CONTENDERS: dict[str, Contender] = {
         Contender("rmsprop", RMSprop, {"lr": LogUniform(1e-4, 0.03)}, {}, CAPTURABLE, RATE),
         Contender("radam", RAdam, {"lr": LogUniform(5e-4, 0.15)}, {}, CAPTURABLE, RATE),
         Contender("lion", Lion, {"lr": LogUniform(3e-5, 0.009)}, {}, {}, RATE),
-        Contender("muon", MuonAdamW, {"lr": LogUniform(2e-4, 0.06)}),
+        Contender("muon", MuonAdamW, {"lr": LogUniform(2e-4, 0.06)}, of_model=True),
+        Contender("spectral-plus", spectral_plus, SPECTRAL, {}, CAPTURABLE, BOTH, of_model=True),
+        Contender("scion", spectral_plus, SPECTRAL, {"lookahead": 0.0}, CAPTURABLE, BOTH, of_model=True),
         Contender("schedule-free-sgd", schedule_free_sgd, {"lr": LogUniform(0.2, 60)}),
         Contender("schedule-free-adamw", schedule_free_adamw, {"lr": LogUniform(3e-4, 0.1)}),
     )
