@@ -18,7 +18,7 @@ from torch import nn
 
 from adamplus.lab import device as devices
 from adamplus.lab.bench import BenchReport, InputError, ModelCosts, StepCost, compare, load, markdown, measure, save
-from adamplus.lab.bench.contenders import ADAM, ADAM_PLUS, CONTENDERS, MOMENTUM, UnavailableError, moved_bytes
+from adamplus.lab.bench.contenders import ADAM, ADAM_PLUS, CONTENDERS, MOMENTUM, SIGN, UnavailableError, moved_bytes
 from adamplus.lab.bench.measure import Times, call_time, eager, peak, state_bytes
 from adamplus.lab.bench.report import check_writable
 from adamplus.lab.bench.shapes import MODELS, equal_tensors, gpt_blocks, listed, parameters
@@ -50,8 +50,8 @@ def test_lists_of_layers_have_the_requested_number_of_parameters(count: int):
 
 
 def test_bytes_that_a_step_must_move():
-    assert [moved_bytes(moves, 1, torch.float32) for moves in (ADAM_PLUS, ADAM, MOMENTUM)] == [28, 28, 20]
-    assert [moved_bytes(moves, 1, torch.bfloat16) for moves in (ADAM_PLUS, ADAM, MOMENTUM)] == [20, 14, 10]
+    assert [moved_bytes(moves, 1, torch.float32) for moves in (ADAM_PLUS, ADAM, MOMENTUM, SIGN)] == [28, 28, 20, 20]
+    assert [moved_bytes(moves, 1, torch.bfloat16) for moves in (ADAM_PLUS, ADAM, MOMENTUM, SIGN)] == [20, 14, 10, 14]
 
 
 def model_of(*shapes: tuple[int, ...], device: str = "cpu") -> nn.Module:
@@ -167,6 +167,17 @@ def test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw():
     assert sum(len(group["params"]) for group in adamw.param_groups) == 5
     with pytest.raises(UnavailableError, match="hidden matrices of two dimensions, and there are none"):
         CONTENDERS["muon"].build(nn.Sequential(nn.Conv2d(2, 2, 3), nn.Linear(4, 3)))
+
+
+def test_spectral_plus_keeps_one_buffer_and_directions_if_it_is_asked_to():
+    """Bytes of state: z in float32, directions of the hidden matrix in bfloat16, and a count and an offset each."""
+    state = {}
+    for key in ("spectralplus", "spectralplus-kept", "spectralplus-sign"):
+        model = nn.Sequential(nn.Linear(64, 64, bias=False), nn.Linear(64, 8))
+        measure.give_gradients(list(model.parameters()))
+        state[key] = compare.measure_alone(CONTENDERS[key], model, 3).state
+    assert state["spectralplus"] == state["spectralplus-sign"] == 4 * parameters(model) + 3 * 8
+    assert state["spectralplus-kept"] == state["spectralplus"] + 2 * 64 * 64
 
 
 def test_optimizers_that_are_not_installed_are_absent_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch):

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from adamplus import AdamPlus
+from adamplus import AdamPlus, SpectralPlus
 
-from ..optimizers import UnavailableError, muon_with_adamw
+from ..optimizers import UnavailableError, muon_with_adamw, spectral_plus
 
 Build = Callable[..., list[Optimizer]]
 Moves = tuple[int, int]
@@ -33,6 +33,8 @@ class BenchContender:
     """Arguments that the constructor needs before a step is captured in a CUDA graph."""
     no_capture: str | None = None
     """Why a captured step would be wrong; None if it would be right."""
+    heavy: bool = False
+    """Whether a step of millions of parameters takes seconds on a CPU, where only those who name it measure it."""
 
 
 def moved_bytes(moves: Moves, count: int, dtype: torch.dtype) -> int:
@@ -64,9 +66,15 @@ def muon(model: nn.Module, **capture: Any) -> list[Optimizer]:
     return parts
 
 
+def spectral(**settings: Any) -> Build:
+    """The builder of SpectralPlus: spectral steps for hidden matrices, sign steps for other parameters."""
+    return lambda model, **capture: [spectral_plus(model, **settings, **capture)]
+
+
 # Adam⁺ reads g and z for the norm, then g, z and ŵ, and writes z and ŵ. Adam and schedule-free AdamW read the
-# parameter, g and two buffers, and write all but g; momentum SGD has one buffer.
-ADAM_PLUS, ADAM, MOMENTUM = (4, 3), (7, 0), (5, 0)
+# parameter, g and two buffers, and write all but g; momentum SGD has one buffer. A sign step reads g, z and ŵ, and
+# writes z and ŵ.
+ADAM_PLUS, ADAM, MOMENTUM, SIGN = (4, 3), (7, 0), (5, 0), (3, 2)
 CAPTURABLE = {"capturable": True}
 
 CONTENDERS: dict[str, BenchContender] = {
@@ -89,6 +97,18 @@ CONTENDERS: dict[str, BenchContender] = {
             no_capture="its weights change at every step on the host: a replay would repeat those of one step",
         ),
         BenchContender("muon", "Muon + AdamW fused", muon, None, CAPTURABLE),
+        BenchContender("spectralplus", "SpectralPlus", spectral(), None, CAPTURABLE, heavy=True),
+        BenchContender(
+            "spectralplus-kept",
+            "SpectralPlus, D kept",
+            spectral(keep_direction=True),
+            None,
+            CAPTURABLE,
+            heavy=True,
+        ),
+        BenchContender(
+            "spectralplus-sign", "SpectralPlus, signs", one(SpectralPlus, geometry="sign"), SIGN, CAPTURABLE
+        ),
     )
 }
 BASELINE = "adam-fused"

@@ -45,7 +45,7 @@ def step(
 
     Args:
         models: names of `MODELS`. Default: all on CUDA, the smaller ones on a CPU.
-        optimizers: keys of `CONTENDERS`. Default: all.
+        optimizers: keys of `CONTENDERS`. Default: all on CUDA, those whose steps are quick on a CPU.
         device: "cpu", "cuda" or "cuda:1". Default: CUDA if there is one.
         dtype: "float32" or "bfloat16", for parameters and gradients.
         rounds: how many times each step is timed.
@@ -53,7 +53,8 @@ def step(
     """
     where = choose(device)
     names = _known("model", models, MODELS) or (ON_CPU if where.type == "cpu" else tuple(MODELS))
-    keys = _known("optimizer", optimizers, CONTENDERS) or tuple(CONTENDERS)
+    light = tuple(key for key, contender in CONTENDERS.items() if not contender.heavy)
+    keys = _known("optimizer", optimizers, CONTENDERS) or (light if where.type == "cpu" else tuple(CONTENDERS))
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}: choose from {', '.join(DTYPES)}")
     options = [word for name in models for word in ("--model", name)]
