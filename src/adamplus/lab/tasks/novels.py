@@ -68,6 +68,7 @@ class GPT2(NovelsGPT):
     epochs = 1
     epochs_per_pass = 1
     batch = 16
+    evaluation_rows: ClassVar[int | None] = 16  # four batches of scores would take more memory than training
 
     windows: ClassVar[Mapping[str, int]] = {"train": 1_600, "validation": 64, "test": 64}
     length: ClassVar[int] = 1024
