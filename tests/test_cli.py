@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 from typer.testing import CliRunner
 
 from adamplus.cli import app
@@ -24,8 +26,13 @@ def _small_copy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model of one matrix and two vectors, whose step takes almost no time."""
-    monkeypatch.setitem(shapes.MODELS, "tiny", lambda: [(8, 16), (8,), (64,)])
+    """A small model with a hidden matrix, whose step takes almost no time."""
+
+    def model() -> nn.Module:
+        with torch.device("meta"):
+            return nn.Sequential(nn.Linear(16, 8), nn.LayerNorm(16), nn.Linear(8, 4, bias=False))
+
+    monkeypatch.setitem(shapes.MODELS, "tiny", model)
 
 
 def run(*arguments: object) -> str:
@@ -51,11 +58,12 @@ def test_bench_step_measures_every_optimizer_and_writes_every_column(tmp_path: P
     assert {"hardware", "date", "python", "torch", "adamplus", "threads"} <= set(report["certificate"])
     assert report["copy_gb_per_s"] > 0
     (model,) = report["models"]
-    assert (model["model"], model["tensors"], model["parameters"]) == ("tiny", 3, 200)
+    assert (model["model"], model["tensors"], model["parameters"]) == ("tiny", 5, 200)
     # 28 bytes a parameter at the speed of the copy
     assert model["floor_ms"] == pytest.approx(1e3 * 28 * 200 / (report["copy_gb_per_s"] * 1e9))
     rows = {row["optimizer"]: row for row in model["rows"]}
-    assert set(rows) | set(model["absent"]) == {contender.label for contender in CONTENDERS.values()}
+    quick = {contender.label for contender in CONTENDERS.values() if not contender.heavy}
+    assert set(rows) | set(model["absent"]) == quick
     for name, row in rows.items():
         assert row["eager_quartiles_ms"][0] <= row["eager_ms"] <= row["eager_quartiles_ms"][1]
         assert row["over_floor"] == pytest.approx(row["eager_ms"] / model["floor_ms"])
@@ -64,6 +72,7 @@ def test_bench_step_measures_every_optimizer_and_writes_every_column(tmp_path: P
         assert row["not_captured"]
         assert name in printed
     assert rows["momentum SGD fused"]["moved_bytes"] == 20 * 200
+    assert rows["SpectralPlus, signs"]["moved_bytes"] == 20 * 200
     assert rows["Muon + AdamW fused"]["gb_per_s"] is None
     for column in COLUMNS:
         assert all(word in printed for word in column.replace(",", "").split()), column
@@ -79,6 +88,18 @@ def test_bench_step_takes_16_bit_parameters_and_a_choice_of_optimizers(tmp_path:
     assert [row["moved_bytes"] for row in rows] == [20 * 200, 10 * 200]  # z is float32, SGD's buffer is not
     assert [row["eager_over_adam"] for row in rows] == [None, None]
     assert "AdamW" not in printed
+
+
+@pytest.mark.usefixtures("tiny")
+def test_bench_step_measures_spectral_steps_on_a_cpu_if_they_are_named(tmp_path: Path):
+    file = tmp_path / "step.json"
+    chosen = [word for key in ("spectralplus", "spectralplus-kept") for word in ("--optimizer", key)]
+    run("bench", "step", "--model", "tiny", "--rounds", 3, "--device", "cpu", *chosen, "--json", file)
+    (model,) = json.loads(file.read_text())["models"]
+    assert [row["optimizer"] for row in model["rows"]] == ["SpectralPlus", "SpectralPlus, D kept"]
+    assert [row["moved_bytes"] for row in model["rows"]] == [None, None]  # matrix products limit these steps
+    one, kept = (row["state_bytes"] for row in model["rows"])
+    assert kept - one == 2 * 8 * 16
 
 
 @pytest.mark.usefixtures("tiny")

@@ -107,8 +107,9 @@ def test_graphs_take_the_same_steps_as_separate_launches(name: str):
         captured, plain = learner(Rows(), name), learner(OneByOne(), name)
     except UnavailableError as missing:
         pytest.skip(str(missing))
-    # Fusion may differ. torch's capturable RAdam computes its rectification in float32, off by 0.6 % at first.
-    close = 1e-2 if name == "radam" else 1e-4
+    # Fusion may differ, and SpectralPlus rounds to bfloat16 what differs. torch's capturable RAdam computes its
+    # rectification in float32, off by 0.6 % at first.
+    close = {"radam": 1e-2, "spectral-plus": 2e-3, "scion": 2e-3}.get(name, 1e-4)
     for number in range(3):
         line, other = captured.epoch(number, []), plain.epoch(number, [])
         assert line["running_loss"] == pytest.approx(other["running_loss"], rel=close)

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data.writers import mfc, write_cifar, write_swb300, write_wikitext
+from data.writers import mfc, write_cifar, write_novels, write_swb300, write_wikitext
 from torch import nn
 
 from adamplus.lab.data import VARIABLE
 from adamplus.lab.tasks import cifar
+from adamplus.lab.tasks.novels import GPT2, NovelsGPT
 from adamplus.lab.tasks.speech import Speech
 from adamplus.lab.tasks.swb300 import Swb300
 from adamplus.lab.tasks.wikitext2 import Wikitext2
@@ -51,6 +52,7 @@ def write_all(root: Path, *, licensed: bool = True) -> Path:
     write_cifar(root, "cifar100", "binary", rows=24)
     text = " the <unk> cat sat on the mat \n"
     write_wikitext(root, train=200 * text, valid=100 * text, test=100 * text)
+    write_novels(root)
     write_sentences(root)
     if licensed:
         write_swb300(root)
@@ -77,6 +79,10 @@ def make_small(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     for name in ("ResNet18", "VGG19"):
         monkeypatch.setattr(cifar, name, SmallNetwork)
     monkeypatch.setattr(Wikitext2, "width", 8)
+    for task in (NovelsGPT, GPT2):
+        monkeypatch.setattr(task, "windows", {"train": 200, "validation": 12, "test": 12})
+        monkeypatch.setattr(task, "length", 16)
+        monkeypatch.setattr(task, "shape", {"words": 256, "width": 8, "layers": 1, "heads": 2})
     for name, value in (("layers", 1), ("width", 8), ("projection", 6)):
         monkeypatch.setattr(Speech, name, value)
     monkeypatch.setattr(Swb300, "tied_states", 9)

@@ -4,6 +4,8 @@ import errno
 import io
 import math
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -163,6 +165,45 @@ def test_fixed_settings_are_not_searched_and_untuned_ones_are_the_middle_of_thei
     assert record(tmp_path / "untuned")["search"] == {}
     assert record(tmp_path / "untuned")["ranges"] == {"adam": {"lr": str(rates)}}
     assert outcome.chosen[task]["adam"]["lr"] == pytest.approx(math.sqrt(rates.low * rates.high), rel=5e-3)  # 3 digits
+
+
+def test_ranges_of_the_command_line_are_searched(tmp_path: Path, task: str):
+    text = "adamw:lr=0.01..1;weight_decay=0.1..0.3;eps=1e-6"
+    outcome = compare([task], [text, "adamw"], seeds=1, tune=3, out=tmp_path)
+    (trials,) = [[s.settings for s in runs(tmp_path) if (s.label, s.phase) == ("adamw:eps=1e-6", "search")]]
+    assert len(trials) == 3
+    assert all(set(settings) == {"lr", "weight_decay", "eps"} for settings in trials)
+    decays = sorted(settings["weight_decay"] for settings in trials)
+    assert 0.1 <= decays[0] <= 0.145 <= decays[1] <= 0.209 <= decays[2] <= 0.3  # one in each third of the range
+    assert all(0.01 <= settings["lr"] <= 1 and settings["eps"] == 1e-6 for settings in trials)
+    assert outcome.chosen[task]["adamw:eps=1e-6"] in trials
+    written = record(tmp_path)
+    assert written["labels"] == ["adamw:eps=1e-6", "adamw"]
+    assert written["search"]["adamw:eps=1e-6"] == {
+        "lr": "log-uniform, 0.01 to 1",
+        "weight_decay": "log-uniform, 0.1 to 0.3",
+    }
+    assert written["search"]["adamw"].keys() == {"lr"}
+    assert shlex.split(written["command"])[4] == f"{text},adamw"  # the command that repeats it has the ranges
+
+
+def test_the_documented_search_of_several_settings_can_be_planned(task: str):
+    page = (Path(__file__).parents[3] / "docs" / "lab.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^    (adamplus compare novels-gpt (?:.*\\\n)*.*)$", page, flags=re.MULTILINE)
+    *_, optimizers = shlex.split(re.sub(r"\\\n *", "", command))
+    planned = plan(Request([task], split_list(optimizers), seeds=3, tune=12, device="cpu"))
+    assert {each.label: set(each.ranges) for each in planned.contenders} == {
+        "adamw": {"lr", "weight_decay"},
+        "muon": {"lr", "weight_decay"},
+        "lion": {"lr", "weight_decay"},
+        "scion": {"lr", "weight_decay", "beta"},
+        "spectral-plus": {"lr", "weight_decay", "beta", "lookahead"},
+    }
+
+
+def test_one_optimizer_with_two_ranges_of_a_setting_is_refused(task: str):
+    with pytest.raises(InputError, match=r"adamw:lr=1..2 is given twice, also as adamw"):
+        plan(Request([task], ["adamw", "adamw:lr=1..2"], device="cpu"))
 
 
 RANGES = {"lr": LogUniform(0.01, 10.0), "beta": LogUniform(0.1, 1.0)}

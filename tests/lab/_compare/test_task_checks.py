@@ -25,6 +25,11 @@ WRONG = {
     "epochs must be a whole number of at least 1, got '2'": ("epochs = 4", "epochs = '2'"),
     "batch must be a whole number of at least 1, got 0": ("batch = 16", "batch = 0"),
     "batch must be a whole number of at least 1, got True": ("batch = 16", "batch = True"),
+    "epochs_per_pass must be a whole number of at least 1, got 0": ("batch = 16", "batch = 16; epochs_per_pass = 0"),
+    "epochs_per_pass must not exceed the number of training rows, got 65 and 64 rows": (
+        "batch = 16",
+        "batch = 16; epochs_per_pass = 65",
+    ),
     "better must be 'lower' or 'higher', got 'up'": ("batch = 16", "batch = 16; better = 'up'"),
     "metric must be a name, as 'loss', got 3": ("batch = 16", "batch = 16; metric = 3"),
     "target must be a number or None, got '0.9'": ("batch = 16", "batch = 16; target = '0.9'"),

@@ -31,6 +31,47 @@ class Odd(Blobs):
         return {**splits, "train": (x[:33], y[:33])}
 
 
+def rows_of_epochs(task: Task, epochs: int, **changes: Any) -> list[list[int]]:
+    """The order of the training rows in each epoch."""
+    made, orders = Learner(task, spec(epochs=epochs, **changes)), []
+    made.prepare()
+    for number in range(epochs):
+        made.epoch(number, [])
+        orders.append(made.order.tolist())
+    return orders
+
+
+def test_the_epochs_of_a_pass_see_each_row_once_in_one_random_order():
+    class InThree(Blobs):
+        epochs_per_pass = 3
+
+    whole, parts = rows_of_epochs(Blobs(), 4), rows_of_epochs(InThree(), 6)
+    assert [len(part) for part in parts] == [66] * 6  # 2 of 200 rows are left over
+    assert [*parts[0], *parts[1], *parts[2]] == whole[0][:198]
+    assert [*parts[3], *parts[4], *parts[5]] == whole[3][:198]  # the second pass begins with epoch 3
+
+
+def test_an_ordered_pass_is_divided_in_its_order():
+    class InTwo(Stream):
+        epochs_per_pass = 2
+
+    assert rows_of_epochs(InTwo(), 3, optimizer="sgd") == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
+
+
+def test_random_numbers_differ_between_the_epochs_of_a_pass():
+    class Noisy(Blobs):
+        epochs_per_pass = 2
+        drawn: list[float] = []  # noqa: RUF012 - used in this test only
+
+        def augment(self, x: Tensor) -> Tensor:
+            if len(x) == self.batch:
+                self.drawn.append(float(torch.rand(())))
+            return x
+
+    rows_of_epochs(Noisy(), 2)
+    assert len(set(Noisy.drawn)) == len(Noisy.drawn) > 2
+
+
 def test_steps_without_rows_are_not_counted():
     """Two processes leave out the last of 33 rows, and take two steps of 16 rows per epoch."""
     made = Learner(Odd(), spec())

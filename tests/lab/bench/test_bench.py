@@ -18,10 +18,10 @@ from torch import nn
 
 from adamplus.lab import device as devices
 from adamplus.lab.bench import BenchReport, InputError, ModelCosts, StepCost, compare, load, markdown, measure, save
-from adamplus.lab.bench.contenders import ADAM, ADAM_PLUS, CONTENDERS, MOMENTUM, UnavailableError, moved_bytes
+from adamplus.lab.bench.contenders import ADAM, ADAM_PLUS, CONTENDERS, MOMENTUM, SIGN, UnavailableError, moved_bytes
 from adamplus.lab.bench.measure import Times, call_time, eager, peak, state_bytes
 from adamplus.lab.bench.report import check_writable
-from adamplus.lab.bench.shapes import MODELS, equal_tensors, gpt_blocks, parameters
+from adamplus.lab.bench.shapes import MODELS, equal_tensors, gpt_blocks, listed, parameters
 from adamplus.lab.bench.table import COLUMNS, table
 
 CPU = torch.device("cpu")
@@ -37,8 +37,9 @@ CPU = torch.device("cpu")
     ],
 )
 def test_models_have_their_published_sizes(model: str, tensors: int, count: int):
-    shapes = MODELS[model]()
-    assert (len(shapes), parameters(shapes)) == (tensors, count)
+    made = MODELS[model]()
+    assert (len(list(made.parameters())), parameters(made)) == (tensors, count)
+    assert all(p.is_meta for p in made.parameters())  # it takes no memory before it is known to fit
 
 
 @pytest.mark.parametrize("count", [10**6, 3 * 10**7, 10**10])
@@ -49,8 +50,16 @@ def test_lists_of_layers_have_the_requested_number_of_parameters(count: int):
 
 
 def test_bytes_that_a_step_must_move():
-    assert [moved_bytes(moves, 1, torch.float32) for moves in (ADAM_PLUS, ADAM, MOMENTUM)] == [28, 28, 20]
-    assert [moved_bytes(moves, 1, torch.bfloat16) for moves in (ADAM_PLUS, ADAM, MOMENTUM)] == [20, 14, 10]
+    assert [moved_bytes(moves, 1, torch.float32) for moves in (ADAM_PLUS, ADAM, MOMENTUM, SIGN)] == [28, 28, 20, 20]
+    assert [moved_bytes(moves, 1, torch.bfloat16) for moves in (ADAM_PLUS, ADAM, MOMENTUM, SIGN)] == [20, 14, 10, 14]
+
+
+def model_of(*shapes: tuple[int, ...], device: str = "cpu") -> nn.Module:
+    """A model of zeros with gradients."""
+    model = nn.ParameterList(torch.zeros(shape, device=device) for shape in shapes)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    return model
 
 
 class Wasteful(torch.optim.Optimizer):
@@ -74,9 +83,9 @@ class Wasteful(torch.optim.Optimizer):
 
 def test_peak_memory_counts_what_is_allocated_at_the_same_time():
     size = 4 << 16
-    params = [nn.Parameter(torch.zeros(1 << 16)) for _ in range(3)]
-    contender = compare.BenchContender("wasteful", "wasteful", lambda ps: [Wasteful(ps)], None)
-    alone = compare.measure_alone(contender, params, rounds=3)
+    model = model_of(*[(1 << 16,)] * 3)
+    contender = compare.BenchContender("wasteful", "wasteful", lambda model: [Wasteful(list(model.parameters()))], None)
+    alone = compare.measure_alone(contender, model, rounds=3)
     assert alone.state == 2 * 3 * size
     assert alone.extra == 2 * size
     assert (alone.captured, alone.not_captured) == (None, "a CPU has no graphs to capture")
@@ -91,11 +100,9 @@ def test_peak_memory_does_not_count_released_memory():
 
 
 def test_foreach_adam_holds_temporaries_and_adam_plus_holds_none():
-    params = [nn.Parameter(torch.zeros(1 << 16)) for _ in range(2)]
-    for p in params:
-        p.grad = torch.ones_like(p)
+    model = model_of((1 << 16,), (1 << 16,))
     extra = {
-        key: compare.measure_alone(CONTENDERS[key], params, 3).extra for key in ("adam-foreach", "adamplus-foreach")
+        key: compare.measure_alone(CONTENDERS[key], model, 3).extra for key in ("adam-foreach", "adamplus-foreach")
     }
     assert extra["adam-foreach"] >= 2 * (4 << 16)
     assert extra["adamplus-foreach"] <= 4096  # norms and scalars
@@ -154,14 +161,23 @@ def test_contenders_share_the_device_as_far_as_their_states_fit():
     assert compare.batches({}, 1) == []
 
 
-def test_muon_takes_matrices_and_leaves_the_rest_to_adamw():
-    params = [nn.Parameter(torch.zeros(shape)) for shape in [(4, 4), (4,), (2, 2, 3, 3)]]
-    muon, adamw = CONTENDERS["muon"].build(params)
-    assert muon.param_groups[0]["params"] == params[:1]
-    assert [p.ndim for p in adamw.param_groups[0]["params"]] == [1, 4]
-    assert len(CONTENDERS["muon"].build(params[:1])) == 1
-    with pytest.raises(UnavailableError, match="there are none"):
-        CONTENDERS["muon"].build(params[1:])
+def test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw():
+    muon, adamw = CONTENDERS["muon"].build(nn.Sequential(nn.Conv2d(2, 2, 3), nn.Linear(4, 4), nn.Linear(4, 3)))
+    assert [tuple(p.shape) for p in muon.param_groups[0]["params"]] == [(4, 4)]
+    assert sum(len(group["params"]) for group in adamw.param_groups) == 5
+    with pytest.raises(UnavailableError, match="hidden matrices of two dimensions, and there are none"):
+        CONTENDERS["muon"].build(nn.Sequential(nn.Conv2d(2, 2, 3), nn.Linear(4, 3)))
+
+
+def test_spectral_plus_keeps_one_buffer_and_directions_if_it_is_asked_to():
+    """Bytes of state: z in float32, directions of the hidden matrix in bfloat16, and a count and an offset each."""
+    state = {}
+    for key in ("spectralplus", "spectralplus-kept", "spectralplus-sign"):
+        model = nn.Sequential(nn.Linear(64, 64, bias=False), nn.Linear(64, 8))
+        measure.give_gradients(list(model.parameters()))
+        state[key] = compare.measure_alone(CONTENDERS[key], model, 3).state
+    assert state["spectralplus"] == state["spectralplus-sign"] == 4 * parameters(model) + 3 * 8
+    assert state["spectralplus-kept"] == state["spectralplus"] + 2 * 64 * 64
 
 
 def test_optimizers_that_are_not_installed_are_absent_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch):
@@ -169,7 +185,8 @@ def test_optimizers_that_are_not_installed_are_absent_and_the_others_are_measure
     monkeypatch.delattr(torch.optim, "Muon")
     chosen = [CONTENDERS[key] for key in ("adam-fused", "schedulefree", "muon")]
     ticks: list[int] = []
-    measured = compare.compare("x", [(3, 3)], chosen, compare.Conditions(CPU, torch.float32, 3, 1e9), ticks.append)
+    conditions = compare.Conditions(CPU, torch.float32, 3, 1e9)
+    measured = compare.compare("x", listed([(3, 3)]), chosen, conditions, ticks.append)
     assert [row.optimizer for row in measured.rows] == ["Adam fused"]
     assert measured.absent["schedule-free AdamW"] == "not installed (pip install schedulefree)"
     assert "2.9" in measured.absent["Muon + AdamW fused"]
@@ -182,11 +199,11 @@ def test_optimizers_that_run_out_of_memory_are_absent(monkeypatch: pytest.Monkey
 
     conditions = compare.Conditions(CPU, torch.float32, 3, 1e9)
     monkeypatch.setattr(compare, "side_by_side", too_much)
-    assert compare.compare("x", [(3,)], [CONTENDERS["adam-fused"]], conditions, lambda _: None).absent == {
+    assert compare.compare("x", listed([(3,)]), [CONTENDERS["adam-fused"]], conditions, lambda _: None).absent == {
         "Adam fused": "out of memory"
     }
     monkeypatch.setattr(compare, "measure_alone", too_much)
-    assert compare.compare("x", [(3,)], [CONTENDERS["adam-fused"]], conditions, lambda _: None).rows == []
+    assert compare.compare("x", listed([(3,)]), [CONTENDERS["adam-fused"]], conditions, lambda _: None).rows == []
 
 
 def test_the_reason_is_the_first_error_of_a_chain():
@@ -206,16 +223,15 @@ def test_the_reason_is_the_first_error_of_a_chain():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs")
 @pytest.mark.parametrize("key", CONTENDERS)
 def test_on_cuda_every_step_that_can_be_captured_is_captured(key: str):
-    params = [nn.Parameter(torch.zeros(shape, device="cuda")) for shape in [(64, 64), (64,), (8, 3, 3, 3)]]
-    for p in params:
-        p.grad = torch.ones_like(p)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 8)).cuda()
+    measure.give_gradients(list(model.parameters()))
     try:
-        alone = compare.measure_alone(CONTENDERS[key], params, 3)
+        alone = compare.measure_alone(CONTENDERS[key], model, 3)
     except UnavailableError as error:
         pytest.skip(str(error))
     assert alone.not_captured == CONTENDERS[key].no_capture
     assert (alone.captured is None) is (alone.not_captured is not None)
-    assert alone.state >= 4 * sum(p.numel() for p in params)
+    assert alone.state >= 4 * parameters(model)
 
 
 def test_a_model_that_does_not_fit_is_refused_before_it_is_allocated(monkeypatch: pytest.MonkeyPatch):

@@ -7,10 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from data.writers import images, pack, pickled, write_an4, write_cifar, write_fsdd, write_swb300, write_wikitext
+from data.writers import (
+    images,
+    pack,
+    pickled,
+    write_an4,
+    write_cifar,
+    write_fsdd,
+    write_novels,
+    write_swb300,
+    write_wikitext,
+)
 
 from adamplus.lab.data import SETS, DataSet, File, Layout, Tree, data_root, verify, where
-from adamplus.lab.data.readers import an4, cifar, fsdd, wikitext
+from adamplus.lab.data.readers import an4, cifar, fsdd, novels, wikitext
 from adamplus.lab.errors import InputError
 
 
@@ -50,6 +60,7 @@ def test_the_root_is_the_argument_the_variable_or_the_default(monkeypatch: pytes
 READERS: dict[str, tuple[Callable[[Path], Path], str, Callable[[Path], object]]] = {
     "cifar10": (write_cifar, "data_batch_3", lambda root: cifar.read("cifar10", root)),
     "wikitext2": (write_wikitext, "wiki.valid.tokens", wikitext.read),
+    "novels": (write_novels, "Author007_*.txt", novels.read),
     "an4": (write_an4, "etc/an4.dic", an4.read),
     "fsdd": (write_fsdd, "*.wav", fsdd.read),
 }
@@ -95,6 +106,7 @@ def test_sets_are_found_in_their_usual_folders(tmp_path: Path):
     write_cifar(tmp_path, "cifar100", "binary")
     write_fsdd(tmp_path / "speech")
     write_wikitext(tmp_path)
+    write_novels(tmp_path)
     write_swb300(tmp_path)
     (tmp_path / "an4" / "etc").mkdir(parents=True)
     pack(write_cifar(tmp_path / "elsewhere"), tmp_path / "cifar-10-python.tar.gz")
@@ -104,6 +116,7 @@ def test_sets_are_found_in_their_usual_folders(tmp_path: Path):
         "cifar10": "cifar-10-python.tar.gz",
         "cifar100": "cifar-100-binary",
         "wikitext2": "wikitext-2",
+        "novels": "100_english_novels/corpus",
         "an4": "an4",
         "fsdd": "speech/fsdd",
         "swb300": "swb300",

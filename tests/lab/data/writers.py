@@ -82,6 +82,17 @@ def write_wikitext(root: Path, **texts: str) -> Path:
     return folder
 
 
+def write_novels(root: Path, count: int = 20, length: int = 200) -> Path:
+    """Write novels that differ, of `length` bytes each, in the official folder."""
+    folder = root / "100_english_novels" / "corpus"
+    folder.mkdir(parents=True)
+    for number in range(count):
+        sentence = f"Chapter {number}. It was a truth, universally acknowledged — and forgotten.\r\n".encode()
+        whole = sentence * (length // len(sentence))
+        (folder / f"Author{number:03}_Title_1900.txt").write_bytes(whole.ljust(length, b"."))
+    return folder
+
+
 def mfc(features: np.ndarray) -> bytes:
     return struct.pack(">i", features.size) + features.astype(">f4").tobytes()
 

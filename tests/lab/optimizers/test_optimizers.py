@@ -14,10 +14,11 @@ from torch import nn
 
 from adamplus.lab import optimizers
 from adamplus.lab.errors import InputError
+from adamplus.lab.models import GPT
 from adamplus.lab.optimizers import CONTENDERS, Contender, LogUniform, UnavailableError
 
 NAMES = ["adam-plus", "nadam-plus", "nigt", "sgd", "msgd", "adagrad", "adam", "adamw", "amsgrad", "rmsprop", "radam"]
-NAMES += ["muon", "schedule-free-sgd", "schedule-free-adamw"]
+NAMES += ["lion", "muon", "spectral-plus", "scion", "schedule-free-sgd", "schedule-free-adamw"]
 MUON = pytest.param("muon", marks=pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has no Muon"))
 BUILT = [MUON if name == "muon" else name for name in NAMES]
 
@@ -25,7 +26,7 @@ BUILT = [MUON if name == "muon" else name for name in NAMES]
 def built(name: str, model: nn.Module, fraction: float = 0.5) -> torch.optim.Optimizer:
     contender = CONTENDERS[name]
     tuned = {key: space.at(fraction) for key, space in contender.search.items()}
-    return contender.build(model.parameters(), **{**contender.settings, **tuned})
+    return contender.make(model, **{**contender.settings, **tuned})
 
 
 def small() -> nn.Module:
@@ -96,38 +97,85 @@ def test_a_run_resumed_from_state_dict_is_bit_identical_after_a_change_of_rate(n
         assert torch.equal(p, q)
 
 
+def gpt() -> GPT:
+    torch.manual_seed(0)
+    return GPT(11, 6, width=8, layers=2, heads=2, dropout=0.0)
+
+
+HIDDEN = ("inputs.weight", "mixed.weight", "wide.weight", "narrow.weight")
+"""Endings of names of a GPT's hidden matrices."""
+
+
 @pytest.mark.parametrize("name", [MUON])
-def test_muon_steps_matrices_and_adamw_the_rest(name: str):
-    model = small()
+def test_muon_steps_hidden_matrices_and_adamw_the_rest(name: str):
+    model = gpt()
     optimizer = built(name, model)
-    trained(model, optimizer, 2)
-    kinds = {p.ndim: sorted(state) for p, state in optimizer.state.items()}
-    assert kinds == {2: ["momentum_buffer"], 1: ["exp_avg", "exp_avg_sq", "step"]}
-    assert len(optimizer.state) == 4  # the combined optimizer shows the state of both
+    model(torch.arange(6)[None]).logsumexp(-1).mean().backward()
+    optimizer.step()
+    for parameter, p in model.named_parameters():
+        muon = parameter.endswith(HIDDEN)
+        assert sorted(optimizer.state[p]) == (["momentum_buffer"] if muon else ["exp_avg", "exp_avg_sq", "step"])
+    assert sum(parameter.endswith(HIDDEN) for parameter, _ in model.named_parameters()) == 8
 
 
 @pytest.mark.parametrize("name", [MUON])
-def test_the_builder_passes_settings_to_muon_and_adamw(name: str):
-    parts = optimizers.muon_with_adamw(small().parameters(), muon={"lr": 0.1}, adamw={"lr": 0.2})
-    assert [type(part).__name__ for part in parts] == [name.capitalize(), "AdamW"]
-    assert [part.param_groups[0]["lr"] for part in parts] == [0.1, 0.2]
-    assert [len(part.param_groups[0]["params"]) for part in parts] == [2, 2]
+def test_the_hybrid_passes_its_settings_to_muon_and_adamw(name: str):
+    given = {"lr": 0.1, "adamw_ratio": 0.2, "weight_decay": 0.3, "momentum": 0.8, "nesterov": False}
+    muon, rest = CONTENDERS[name].make(gpt(), **given, betas=(0.7, 0.9)).param_groups
+    assert (muon["lr"], muon["weight_decay"], muon["momentum"], muon["nesterov"]) == (0.1, 0.3, 0.8, False)
+    assert muon["adjust_lr_fn"] == "match_rms_adamw"
+    assert (rest["lr"], rest["weight_decay"], rest["betas"]) == (pytest.approx(0.02), 0.0, (0.7, 0.9))
 
 
-@pytest.mark.parametrize(("name", "only"), [pytest.param("muon", n, marks=MUON.marks) for n in (1, 2)])
-def test_muon_works_if_all_parameters_are_matrices_or_none_is(name: str, only: int):
-    parameters = [nn.Parameter(torch.ones((3,) * only))]
-    optimizer = CONTENDERS[name].build(parameters)
+@pytest.mark.parametrize("name", [MUON])
+def test_convolutions_are_stepped_by_adamw_with_decay(name: str):
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 8), nn.Linear(8, 1))
+    groups = CONTENDERS[name].make(model, weight_decay=0.3).param_groups
+    shapes = [([tuple(p.shape) for p in group["params"]], group["weight_decay"]) for group in groups]
+    assert shapes == [([(8, 8)], 0.3), ([(2, 1, 3, 3)], 0.3), ([(2,), (8,), (1, 8), (1,)], 0.0)]
+
+
+@pytest.mark.parametrize("name", [MUON])
+def test_the_hybrid_works_without_hidden_matrices_and_calls_a_closure(name: str):
+    model = nn.Sequential(nn.Linear(3, 1))
+    optimizer = CONTENDERS[name].make(model)
 
     def closure() -> float:
         optimizer.zero_grad()
-        loss = (parameters[0] ** 2).sum()
+        loss = (model(torch.ones(3)) - 5).square().sum()
         loss.backward()
         return loss.detach().item()
 
     first = optimizer.step(closure)
-    assert first == 3**only
     assert closure() < first
+
+
+def test_spectral_plus_routes_by_module_and_scales_signs():
+    model = gpt()
+    given = {"lr": 0.1, "beta": 0.2, "lookahead": 0.5, "weight_decay": 0.3, "sign_scale": 0.07, "keep_direction": True}
+    groups = CONTENDERS["spectral-plus"].make(model, **given).param_groups
+    names = {id(p): name for name, p in model.named_parameters()}
+    for group in groups:
+        signs = group["geometry"] == "sign"
+        assert all(names[id(p)].endswith(HIDDEN) is not signs for p in group["params"])
+        assert (group["weight_decay"], group["scale"]) == ((0.0, 0.07) if signs else (0.3, None))
+        assert (group["lr"], group["beta"], group["lookahead"], group["keep_direction"]) == (0.1, 0.2, 0.5, True)
+    assert {group["geometry"] for group in groups} == {"spectral", "sign"}
+
+
+def test_scion_is_spectral_plus_without_look_ahead():
+    assert {group["lookahead"] for group in built("scion", gpt()).param_groups} == {0.0}
+    ends = [trained(model := small(), built(name, model), 5) for name in ("scion", "spectral-plus")]
+    assert ends[0] != ends[1]
+    model = small()
+    settings = {key: space.at(0.5) for key, space in CONTENDERS["spectral-plus"].search.items()}
+    assert trained(model, CONTENDERS["spectral-plus"].make(model, **settings, lookahead=0.0), 5) == ends[0]
+
+
+def test_a_model_whose_head_is_not_known_is_reported_with_what_to_do():
+    model = nn.ModuleDict({"first": nn.Linear(2, 2), "second": nn.Linear(2, 2)})
+    with pytest.raises(InputError, match=r"(?s)head.*last child and call it `head`, or define get_output_embeddings"):
+        CONTENDERS["spectral-plus"].make(model)
 
 
 def test_a_torch_without_muon_is_reported(monkeypatch: pytest.MonkeyPatch):
@@ -156,6 +204,8 @@ def test_a_package_that_is_not_installed_is_reported(monkeypatch: pytest.MonkeyP
         ("adam-plus:norm_scope='group'", "adam-plus", {"norm_scope": "group"}),
         ("nigt:weight_decay=1e-4", "nigt", {"weight_decay": 1e-4}),
         ("adam:foreach=None", "adam", {"foreach": None}),
+        ("adamw:lr=2e-4..6e-3", "adamw", {"lr": LogUniform(2e-4, 6e-3)}),
+        ("adamw:weight_decay = 1 .. 2;lr=.1", "adamw", {"weight_decay": LogUniform(1, 2), "lr": 0.1}),
     ],
 )
 def test_settings_are_parsed(text: str, name: str, settings: dict[str, object]):
@@ -179,6 +229,18 @@ def test_settings_are_parsed(text: str, name: str, settings: dict[str, object]):
         pytest.param(f"adam:lr={'-' * 100_000}1", "lr must be a number", id="many signs"),
         pytest.param(f"adam:lr={'1+' * 100_000}1", "lr must be a number", id="many terms"),
         ("adam:lr=1;lr=2", "sets 'lr' twice"),
+        ("adam:lr=1..2;lr=2", "sets 'lr' twice"),
+        (
+            "adam:lr=0..1",
+            "a range must be two numbers, 0 < low < high, as 0.001..0.1, got lr=0..1 in 'adam:lr=0..1'",
+        ),
+        ("adam:lr=2..1", "a range must be two numbers"),
+        ("adam:amsgrad=False..True", "a range must be two numbers"),
+        ("adam:lr=(1, 2)..3", "a range must be two numbers"),
+        ("adam:lr=1..2..3", "lr must be a number"),
+        ("adam:lr=..3", "lr must be a number"),
+        ("adam:lr=1..1e999", "must be finite, got"),
+        ("adam:betas=0.5..0.9", "betas must be 2 numbers"),
         ("adam:lr=1e999", "must be finite, got"),
         ("adam:betas=(0.9,1e999)", "must be finite, got"),
         ("adam:betas=1", "betas must be 2 numbers in parentheses, got betas=1 in 'adam:betas=1'"),
@@ -203,12 +265,21 @@ def test_python_does_not_warn_of_a_setting_that_is_refused(recwarn: pytest.Warni
         ("adam:lr=-1", "the optimizer rejects .*: Invalid learning rate: -1"),
         ("adam:betas=(0.9, 2)", "the optimizer rejects .*: Invalid beta parameter at index 1: 2"),
         ("adam-plus:beta=2", "the optimizer rejects .*beta"),
+        ("adam-plus:beta=0.5..2", "the optimizer rejects .*beta"),
     ],
 )
 def test_settings_that_the_optimizer_rejects_are_reported_before_training(text: str, message: str):
     name, settings = optimizers.parse(text)
     with pytest.raises(InputError, match=message):
         optimizers.try_out(CONTENDERS[name], settings, text)
+
+
+def test_labels_have_fixed_settings_and_no_ranges():
+    assert optimizers.label_of("adamw") == "adamw"
+    assert optimizers.label_of("adam:lr=1; betas=(0.5, 0.9)") == "adam:lr=1; betas=(0.5, 0.9)"
+    assert optimizers.label_of("adamw:lr=1e-4..1e-2;weight_decay=0.1..1") == "adamw"
+    assert optimizers.label_of("adamw:lr=1e-4..1e-2;eps=1e-6;weight_decay=0.1..1;") == "adamw:eps=1e-6"
+    assert optimizers.label_of("../mine.py:rho=0.7") == "../mine.py:rho=0.7"
 
 
 def test_settings_that_need_another_device_are_not_checked_here(monkeypatch: pytest.MonkeyPatch):
@@ -224,6 +295,25 @@ def test_settings_that_need_another_device_are_not_checked_here(monkeypatch: pyt
     optimizers.try_out(contender, {"fused": True}, "picky:fused=True", "cuda:0")
     with pytest.raises(InputError, match="learning rate"):
         optimizers.try_out(contender, {"fused": True, "lr": -1}, "picky:fused=True;lr=-1", "cuda:0")
+
+
+def by_module(model: nn.Module, lr: float = 0.1, decay: float = 0.01) -> torch.optim.SGD:
+    """SGD with decay for matrices of linear layers alone."""
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    groups = [{"params": [module.weight for module in linear]}, {"params": [module.bias for module in linear]}]
+    return torch.optim.SGD([{**groups[0], "weight_decay": decay}, groups[1]], lr=lr)
+
+
+def test_an_optimizer_of_a_model_gets_the_model():
+    contender = Contender("by-module", by_module, {"lr": LogUniform(0.01, 3)}, of_model=True)
+    assert contender.names() == ["lr", "decay"]
+    groups = contender.make(small(), decay=0.5).param_groups
+    assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.5, 2), (0, 2)]
+    before = torch.get_rng_state()
+    optimizers.try_out(contender, {"decay": 0.5}, "by-module:decay=0.5")
+    assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(InputError, match="the optimizer rejects 'by-module:lr=-1'"):
+        optimizers.try_out(contender, {"lr": -1}, "by-module:lr=-1")
 
 
 def test_a_log_uniform_range_is_even_and_its_values_have_three_digits():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from data.writers import speech, write_an4, write_archives, write_cifar, write_swb300, write_wikitext
+from data.writers import speech, write_an4, write_archives, write_cifar, write_novels, write_swb300, write_wikitext
 from tiny_sets import make_small, write_all
 from torch import nn
 
@@ -17,13 +17,16 @@ from adamplus.lab import tasks
 from adamplus.lab._compare.plan import plan
 from adamplus.lab._compare.request import Request
 from adamplus.lab._run import evaluation as _evaluation
+from adamplus.lab.data import novels
 from adamplus.lab.data.alignment import read_aligned
 from adamplus.lab.errors import InputError
 from adamplus.lab.tasks import Moment, registry
+from adamplus.lab.tasks.novels import GPT2, NovelsGPT
 from adamplus.lab.tasks.schedules import annealings, drops, saturations
 
 EXPERIMENTS = ("cifar10", "cifar100", "wikitext2", "an4", "swb300")
-ALL = [*(f"{name}{ending}" for name in EXPERIMENTS for ending in ("", "-paper")), "wikitext2-gpt"]
+BYTES = ("novels-gpt", "gpt2-124m")
+ALL = [*(f"{name}{ending}" for name in EXPERIMENTS for ending in ("", "-paper")), "wikitext2-gpt", *BYTES]
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +103,25 @@ class TestData:
             assert x.shape == y.shape
             assert x.shape[1] == 256
             assert torch.equal(x.flatten()[1:], y.flatten()[:-1])
+
+    @pytest.mark.parametrize("name", BYTES)
+    def test_windows_of_novels_are_spread_over_the_text_without_overlap(self, name: str, root: Path):
+        texts = {split: bytes(text.tolist()) for split, text in novels.read(root)._asdict().items()}
+        for split, (x, y) in task_of(name).data().items():
+            assert (x.shape, x.dtype) == ((200 if split == "train" else 12, 16), torch.uint8)
+            assert torch.equal(x[:, 1:], y[:, :-1])
+            ends, text = [], texts[split]
+            for row, after in zip(x, y, strict=True):
+                start = text.index(bytes(row.tolist() + after[-1:].tolist()), ends[-1] if ends else 0)
+                ends.append(start + 16)
+            assert text.startswith(bytes(x[0].tolist()))
+            assert text.endswith(bytes(y[-1].tolist()))
+
+    def test_novels_of_too_few_bytes_are_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        write_novels(tmp_path, length=190)
+        monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
+        with pytest.raises(InputError, match=r": 190 bytes of validation text are too few for 12 windows of 16"):
+            task_of("novels-gpt").data()
 
     @pytest.mark.parametrize(("name", "graphed"), [("wikitext2", False), ("wikitext2-paper", True)])
     def test_perplexity_is_that_of_the_whole_text_in_one_pass(
@@ -218,17 +240,18 @@ class TestData:
             ("tasks/digits.py", {"digits"}),
             ("tasks/cifar.py", {"cifar10", "cifar10-paper"}),
             ("tasks/schedules.py", {"cifar10", "cifar10-paper", "wikitext2"}),
-            ("tasks/language.py", {"wikitext2", "wikitext2-gpt", "pydoc"}),
+            ("tasks/novels.py", {"novels-gpt"}),
+            ("tasks/language.py", {"wikitext2", "wikitext2-gpt", "novels-gpt", "pydoc"}),
             ("tasks/wikitext2.py", {"wikitext2"}),
-            ("readers/cifar.py", {"cifar10", "cifar10-paper", "wikitext2", "wikitext2-gpt"}),
-            ("alignment/aligner.py", {"cifar10", "cifar10-paper", "wikitext2", "wikitext2-gpt"}),
+            ("readers/cifar.py", {"cifar10", "cifar10-paper", "wikitext2", "wikitext2-gpt", "novels-gpt"}),
+            ("alignment/aligner.py", {"cifar10", "cifar10-paper", "wikitext2", "wikitext2-gpt", "novels-gpt"}),
             ("tasks/task.py", set()),
         ],
     )
     def test_an_edit_changes_the_digests_of_the_tasks_that_use_the_file(
         self, edited: str, changed: set[str], monkeypatch: pytest.MonkeyPatch
     ):
-        names = ("cifar10", "cifar10-paper", "wikitext2", "wikitext2-gpt", "pydoc", "digits")
+        names = ("cifar10", "cifar10-paper", "wikitext2", "wikitext2-gpt", "novels-gpt", "pydoc", "digits")
         monkeypatch.setattr(registry, "digest", lambda path: "same")
         before = {name: tasks.find(name)[1] for name in names}
         monkeypatch.setattr(registry, "digest", lambda path: "other" if path.as_posix().endswith(edited) else "same")
@@ -236,12 +259,24 @@ class TestData:
 
     def test_every_registered_task_has_its_own_digest(self):
         digests = {name: tasks.find(name)[1] for name in tasks.TASKS}
-        assert len(set(digests.values())) == len(tasks.TASKS) == 14
+        assert len(set(digests.values())) == len(tasks.TASKS) == 16
 
     def test_another_root_is_read_anew(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         write_cifar(tmp_path, rows=2)
         monkeypatch.setenv("ADAMPLUS_DATA", str(tmp_path))
         assert len(task_of("cifar10-paper").data()["train"][0]) == 10
+
+
+@pytest.mark.parametrize(("task", "steps", "parameters"), [(NovelsGPT, 1500, 25_613_312), (GPT2, 100, 124_475_904)])
+def test_gpts_of_novels_have_their_documented_sizes(
+    task: type[NovelsGPT], steps: int, parameters: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.undo()  # the sizes of the class, and not those for tests
+    assert task.windows["train"] == steps * task.batch
+    assert task.windows["train"] // task.epochs_per_pass % task.batch == 0  # all steps have full batches
+    assert task.epochs == task.epochs_per_pass
+    with torch.device("meta"):
+        assert sum(p.numel() for p in task().model().parameters()) == parameters
 
 
 class TestSchedules:
@@ -257,6 +292,20 @@ class TestSchedules:
         assert all(a > b for a, b in itertools.pairwise(rates[100:]))
         assert rates[650] == pytest.approx(0.5)
         assert 0 < rates[-1] < 1e-4
+
+    def test_the_gpt_of_novels_warms_up_for_100_of_1500_steps_and_ends_at_2_percent(self):
+        task = task_of("novels-gpt")
+        rates = [
+            task.schedule(Moment(epoch, 10, "adamw", (), step / 150))["lr"]
+            for epoch in range(10)
+            for step in range(150)
+        ]
+        assert 0 < rates[0] < 0.02
+        assert rates[50] == pytest.approx(0.5)
+        assert rates[100] == pytest.approx(1.0)
+        assert all(a > b for a, b in itertools.pairwise(rates[100:]))
+        assert rates[800] == pytest.approx(0.51)
+        assert rates[-1] == pytest.approx(0.02, abs=1e-5)
 
     @pytest.mark.parametrize(("epochs", "first", "second"), [(350, 150, 250), (35, 15, 25), (70, 30, 50), (7, 3, 5)])
     def test_the_drops_on_images_are_at_the_same_fractions_of_any_run(self, epochs: int, first: int, second: int):

@@ -126,18 +126,20 @@ def _tasks(names: Sequence[str], processes: int, *, tuned: bool, here: bool) -> 
 
 
 def _contenders(
-    labels: Sequence[str], ranges: Mapping[str, Mapping[str, LogUniform]], device: str
+    texts: Sequence[str], ranges: Mapping[str, Mapping[str, LogUniform]], device: str
 ) -> list[PlannedContender]:
-    if not labels:
+    if not texts:
         raise InputError(f"no optimizers to compare. Name some of {', '.join(optimizers.CONTENDERS)}")
     found = []
-    for label in labels:
-        name, given = optimizers.parse(label)
+    for text in texts:
+        name, settings = optimizers.parse(text)
         contender, digest = optimizers.find(name)
-        found.append(PlannedContender(label, name, digest, contender, given, ranges.get(name, {})))
-    _refuse_twice([(each.name, each.given) for each in found], labels, "optimizer")
-    for each in found:
-        optimizers.try_out(each.contender, each.given, each.label, device)
+        given = {key: value for key, value in settings.items() if not isinstance(value, LogUniform)}
+        declared = {**ranges.get(name, {}), **{key: own for key, own in settings.items() if key not in given}}
+        found.append(PlannedContender(optimizers.label_of(text), name, digest, contender, given, declared))
+    _refuse_twice([(each.name, each.given) for each in found], texts, "optimizer")
+    for text, each in zip(texts, found, strict=True):
+        optimizers.try_out(each.contender, {**each.given, **each.declared}, text, device)
     return found
 
 

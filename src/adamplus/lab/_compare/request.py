@@ -23,7 +23,10 @@ class Request:
 
     tasks: Sequence[str] = field(metadata={"text": "names of tasks, or files that end in .py."})
     optimizers: Sequence[str] = field(
-        metadata={"text": "names or files, each with the settings to fix, if any: `adam-plus:lr=0.3;beta=0.5`."}
+        metadata={
+            "text": "names or files, each with the settings to fix or ranges to search, if any: "
+            "`adam-plus:lr=0.1..10;beta=0.5`."
+        }
     )
     _: KW_ONLY
     seeds: int = option(3, "final runs of each optimizer on each task, with the seeds 1, 2, …", least=1, always=True)

@@ -25,7 +25,7 @@ def found(name: str) -> tuple[Task, str]:
 
 def check_attributes(name: str, task: Task, processes: int) -> None:
     """Raise InputError unless the attributes of the class can be used."""
-    for attribute in ("epochs", "batch"):
+    for attribute in ("epochs", "epochs_per_pass", "batch"):
         value = getattr(task, attribute)
         if not _is_number(value, int) or value < 1:
             raise InputError(f"{name}: {attribute} must be a whole number of at least 1, got {value!r}")
@@ -53,6 +53,11 @@ def check_content(name: str, task: Task, tuned: bool) -> None:
     with _reported(name, "data() raised"):
         data = task.data()
     _check_data(name, data, ("train", "validation", "test") if tuned else ("train", "test"))
+    if len(data["train"][0]) < task.epochs_per_pass:
+        raise InputError(
+            f"{name}: epochs_per_pass must not exceed the number of training rows, got {task.epochs_per_pass} and "
+            f"{len(data['train'][0]):,} rows"
+        )
     x, y = (part[: min(ROWS, task.batch)] for part in data["test"])
     # The caller's random numbers stay as they are.
     with torch.random.fork_rng(devices=[]), torch.no_grad():

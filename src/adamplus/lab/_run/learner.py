@@ -128,7 +128,7 @@ class Learner:
 
     def prepare(self) -> None:
         """Compile, and capture a graph for each batch size. This happens once and does not change the model."""
-        rows = len(self.data["train"][0])
+        rows = len(self.data["train"][0]) // self.task.epochs_per_pass
         self.order = torch.arange(rows, device=self.device)
         self.cursor = torch.zeros((), dtype=torch.int64, device=self.device)
         if self.device.type == "cuda":
@@ -144,11 +144,9 @@ class Learner:
 
     def epoch(self, number: int, history: list[dict[str, float]]) -> dict[str, float]:
         """Train for one epoch (0, 1, …) and evaluate; returns a line of metrics."""
-        torch.manual_seed(_combined_seed(self.spec.seed, number))  # an epoch must be the same after a resumption
         now = Moment(number, self.spec.epochs, self.spec.optimizer, history)
         settings = self.scheduled.set(self.task.schedule(now))
-        if not self.task.ordered:
-            self.order.copy_(torch.randperm(len(self.order)))
+        self.order.copy_(self._rows(number))
         if self.rank:  # else all ranks would draw the same crops and drop the same units
             torch.manual_seed(_combined_seed(self.spec.seed, number, self.rank))
         self.cursor.zero_()
@@ -168,6 +166,18 @@ class Learner:
         line |= {f"running_{name}": value for name, value in running.items()}
         line |= self.scheduled.stats() | (measure_errors(self) if self.spec.probe else {})
         return line | self.evaluation.metrics(self.optimizer)
+
+    def _rows(self, number: int) -> Tensor:
+        """The training rows of an epoch in the order of its steps; sets the seed of its other random numbers.
+
+        The epochs of a pass share one random order of all rows, so that each row is seen once in a pass.
+        """
+        part, rows = number % self.task.epochs_per_pass, len(self.data["train"][0])
+        torch.manual_seed(_combined_seed(self.spec.seed, number - part))  # the same after a resumption
+        order = torch.arange(rows) if self.task.ordered else torch.randperm(rows)
+        if part:
+            torch.manual_seed(_combined_seed(self.spec.seed, number))
+        return order[part * len(self.order) :][: len(self.order)]
 
     def first_step(self, rows: int) -> None:
         """Take a step on T₀ rows, with which the theorems begin, in pieces of a batch that ranks share."""

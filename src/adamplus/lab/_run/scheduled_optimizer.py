@@ -5,6 +5,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from adamplus import AdamPlus
+
 from .. import optimizers
 from .._store import Spec
 from ..errors import InputError, nearest
@@ -24,7 +26,7 @@ class ScheduledOptimizer:
         # With dampening, the first step differs from one that starts with a buffer of zeros, as a graph does.
         self.captured = captured and contender.captured is not None and not settings.get("dampening")
         settings |= (contender.captured or {}) if self.captured else {}
-        self.optimizer = contender.build(list(model.parameters()), **settings)
+        self.optimizer = contender.make(model, **settings)
         if has_two_points(self.optimizer):
             cast("Any", self.optimizer).train()
         self.initial_groups = [dict(group) for group in self.optimizer.param_groups]
@@ -66,11 +68,12 @@ class ScheduledOptimizer:
             )
 
     def stats(self) -> dict[str, float]:
-        """‖z‖, η and Σ‖z‖ of optimizers of the Adam⁺ family, else nothing."""
+        """‖z‖, η and Σ‖z‖ of optimizers of the Adam⁺ family, without Σ‖z‖ of SpectralPlus, else nothing."""
         if not hasattr(self.optimizer, "stats"):
             return {}
         stats = cast("Any", self.optimizer).stats()
-        return {"norm": stats.norm, "eta": stats.eta, "norm_sum": stats.norm_sum}
+        known = {"norm": stats.norm, "eta": stats.eta}
+        return known | ({"norm_sum": stats.norm_sum} if isinstance(self.optimizer, AdamPlus) else {})
 
     def state(self) -> dict[str, Any]:
         """The optimizer's state_dict, and which settings the schedule has changed: these must be reset later."""

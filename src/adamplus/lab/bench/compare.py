@@ -1,4 +1,4 @@
-"""All contenders on one list of tensors: each alone for memory and captured time, then in turn for eager time."""
+"""All contenders on one model: each alone for memory and captured time, then in turn for eager time."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,10 +12,9 @@ from ..device import release, room
 from .contenders import ADAM_PLUS, BASELINE, CONTENDERS, BenchContender, UnavailableError, moved_bytes
 from .measure import WARM_UP, Times, captured, eager, give_gradients, peak, state_bytes
 from .report import InputError, ModelCosts, StepCost
-from .shapes import Shapes, parameters
+from .shapes import parameters
 
 Tick = Callable[[int], object]
-Params = list[nn.Parameter]
 
 
 class Alone(NamedTuple):
@@ -43,19 +42,18 @@ def ticks(contenders: Sequence[BenchContender], rounds: int) -> int:
 
 
 def compare(
-    model: str, shapes: Shapes, contenders: Sequence[BenchContender], conditions: Conditions, tick: Tick
+    name: str, model: nn.Module, contenders: Sequence[BenchContender], conditions: Conditions, tick: Tick
 ) -> ModelCosts:
-    """Measure the contenders on parameters of these shapes."""
-    device, count = conditions.device, parameters(shapes)
+    """Measure the contenders on the parameters of a model, which is on the meta device."""
+    device, count = conditions.device, parameters(model)
     release(device)
-    refuse_what_cannot_fit(model, count, conditions)
-    params = [nn.Parameter(torch.empty(s, device=device, dtype=conditions.dtype).normal_(std=0.02)) for s in shapes]
-    give_gradients(params)
+    refuse_what_cannot_fit(name, count, conditions)
+    model = with_values(model, conditions)
     alone: dict[str, Alone] = {}
     absent: dict[str, str] = {}
     for contender in contenders:
         try:
-            alone[contender.key] = measure_alone(contender, params, conditions.rounds)
+            alone[contender.key] = measure_alone(contender, model, conditions.rounds)
         except (UnavailableError, RuntimeError) as error:  # RuntimeError: out of memory, or fused refused on a CPU
             absent[contender.label] = reason(error)
             tick(WARM_UP + conditions.rounds)
@@ -64,7 +62,7 @@ def compare(
     times: dict[str, Times] = {}
     for batch in batches(alone, int(0.85 * room(device))):  # the rest is for the allocator's gaps
         try:
-            times |= side_by_side(batch, params, conditions.rounds, lambda: tick(1))
+            times |= side_by_side(batch, model, conditions.rounds, lambda: tick(1))
         except torch.OutOfMemoryError as error:
             absent |= {CONTENDERS[key].label: reason(error) for key in batch}
         release(device)
@@ -79,10 +77,20 @@ def compare(
             own.eager_over_adam = own.eager_ms / base.eager_ms
             if own.captured_ms is not None and base.captured_ms is not None:
                 own.captured_over_adam = own.captured_ms / base.captured_ms
-    return ModelCosts(model, len(shapes), count, floor_ms, list(costs.values()), absent)
+    return ModelCosts(name, len(list(model.parameters())), count, floor_ms, list(costs.values()), absent)
 
 
-def refuse_what_cannot_fit(model: str, count: int, conditions: Conditions) -> None:
+def with_values(model: nn.Module, conditions: Conditions) -> nn.Module:
+    """The model on the device, with random parameters and with gradients."""
+    model = model.to(conditions.dtype).to_empty(device=conditions.device)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.normal_(std=0.02)
+    give_gradients(list(model.parameters()))
+    return model
+
+
+def refuse_what_cannot_fit(name: str, count: int, conditions: Conditions) -> None:
     """Raise InputError if not even one optimizer has room: on a CPU, the system would kill the process."""
     # Parameters, gradients and one buffer; on a CPU, where running out of memory cannot be caught, also Adam's second
     # buffer and the temporaries of a step.
@@ -90,18 +98,19 @@ def refuse_what_cannot_fit(model: str, count: int, conditions: Conditions) -> No
     need, there = buffers * count * conditions.dtype.itemsize, room(conditions.device)
     if need > there:
         raise InputError(
-            f"{model} has {count:,} parameters and needs about {need / 2**30:.1f} GiB on {conditions.device}, "
+            f"{name} has {count:,} parameters and needs about {need / 2**30:.1f} GiB on {conditions.device}, "
             f"which has {there / 2**30:.1f}: choose smaller lists with --model or --max-parameters"
         )
 
 
-def measure_alone(contender: BenchContender, params: Params, rounds: int) -> Alone:
+def measure_alone(contender: BenchContender, model: nn.Module, rounds: int) -> Alone:
     """Measure the memory of the first two steps, of which the first makes state, and the time of a captured step."""
+    params = list(model.parameters())
     device = params[0].device
     optimizers: list[Optimizer] = []
 
     def two_steps() -> None:
-        optimizers.extend(contender.build(params))
+        optimizers.extend(contender.build(model))
         for _ in range(2):
             step_all(optimizers)
 
@@ -114,7 +123,7 @@ def measure_alone(contender: BenchContender, params: Params, rounds: int) -> Alo
     if contender.no_capture is not None:
         return Alone(state, extra, None, contender.no_capture)
     try:
-        optimizers.extend(contender.build(params, **contender.capture))
+        optimizers.extend(contender.build(model, **contender.capture))
         return Alone(state, extra, captured(lambda: step_all(optimizers), params, rounds), None)
     except RuntimeError as error:
         return Alone(state, extra, None, reason(error))
@@ -132,11 +141,11 @@ def batches(alone: dict[str, Alone], there: int) -> list[list[str]]:
     return found
 
 
-def side_by_side(keys: Sequence[str], params: Params, rounds: int, tick: Callable[[], object]) -> dict[str, Times]:
+def side_by_side(keys: Sequence[str], model: nn.Module, rounds: int, tick: Callable[[], object]) -> dict[str, Times]:
     """Eager times of contenders that fit into the device together."""
-    built = {key: CONTENDERS[key].build(params) for key in keys}
+    built = {key: CONTENDERS[key].build(model) for key in keys}
     steps = {key: partial(step_all, own) for key, own in built.items()}
-    return eager(steps, params, rounds, tick)
+    return eager(steps, list(model.parameters()), rounds, tick)
 
 
 def step_all(optimizers: Sequence[Optimizer]) -> None:

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from adamplus import AdamPlus
+from adamplus import AdamPlus, SpectralPlus
 
-from ..optimizers import UnavailableError, muon_with_adamw
+from ..optimizers import UnavailableError, muon_with_adamw, spectral_plus
 
 Build = Callable[..., list[Optimizer]]
 Moves = tuple[int, int]
@@ -26,13 +26,15 @@ class BenchContender:
     label: str
     """Its name in tables and figures."""
     build: Build
-    """Makes the optimizers that step given parameters together: one, or two for Muon."""
+    """Makes the optimizers that step a model's parameters together: one, or two for Muon."""
     moves: Moves | None
     """None if the step is not limited by memory."""
     capture: dict[str, Any] = field(default_factory=dict)
     """Arguments that the constructor needs before a step is captured in a CUDA graph."""
     no_capture: str | None = None
     """Why a captured step would be wrong; None if it would be right."""
+    heavy: bool = False
+    """Whether a step of millions of parameters takes seconds on a CPU, where only those who name it measure it."""
 
 
 def moved_bytes(moves: Moves, count: int, dtype: torch.dtype) -> int:
@@ -42,30 +44,37 @@ def moved_bytes(moves: Moves, count: int, dtype: torch.dtype) -> int:
 
 def one(cls: Callable[..., Optimizer], **settings: Any) -> Build:
     """The builder of a single optimizer over all parameters."""
-    return lambda params, **capture: [cls(params, **settings, **capture)]
+    return lambda model, **capture: [cls(model.parameters(), **settings, **capture)]
 
 
-def schedule_free(params: list[nn.Parameter]) -> list[Optimizer]:
+def schedule_free(model: nn.Module) -> list[Optimizer]:
     """Schedule-free AdamW, in training mode."""
     try:
         from schedulefree import AdamWScheduleFree
     except ImportError:
         raise UnavailableError("not installed (pip install schedulefree)") from None
-    optimizer = AdamWScheduleFree(params, foreach=True)
+    optimizer = AdamWScheduleFree(model.parameters(), foreach=True)
     optimizer.train()
     return [optimizer]
 
 
-def muon(params: list[nn.Parameter], **capture: Any) -> list[Optimizer]:
-    """Muon for matrices and fused AdamW for other parameters."""
-    if not any(p.ndim == 2 for p in params):
-        raise UnavailableError("it steps matrices, and there are none")
-    return muon_with_adamw(params, muon={}, adamw={"fused": True, **capture})
+def muon(model: nn.Module, **capture: Any) -> list[Optimizer]:
+    """Muon for hidden matrices and fused AdamW for other parameters."""
+    parts = muon_with_adamw(model, adamw={"fused": True, **capture})
+    if not isinstance(parts[0], torch.optim.Muon):
+        raise UnavailableError("it steps hidden matrices of two dimensions, and there are none")
+    return parts
+
+
+def spectral(**settings: Any) -> Build:
+    """The builder of SpectralPlus: spectral steps for hidden matrices, sign steps for other parameters."""
+    return lambda model, **capture: [spectral_plus(model, **settings, **capture)]
 
 
 # Adam⁺ reads g and z for the norm, then g, z and ŵ, and writes z and ŵ. Adam and schedule-free AdamW read the
-# parameter, g and two buffers, and write all but g; momentum SGD has one buffer.
-ADAM_PLUS, ADAM, MOMENTUM = (4, 3), (7, 0), (5, 0)
+# parameter, g and two buffers, and write all but g; momentum SGD has one buffer. A sign step reads g, z and ŵ, and
+# writes z and ŵ.
+ADAM_PLUS, ADAM, MOMENTUM, SIGN = (4, 3), (7, 0), (5, 0), (3, 2)
 CAPTURABLE = {"capturable": True}
 
 CONTENDERS: dict[str, BenchContender] = {
@@ -88,6 +97,18 @@ CONTENDERS: dict[str, BenchContender] = {
             no_capture="its weights change at every step on the host: a replay would repeat those of one step",
         ),
         BenchContender("muon", "Muon + AdamW fused", muon, None, CAPTURABLE),
+        BenchContender("spectralplus", "SpectralPlus", spectral(), None, CAPTURABLE, heavy=True),
+        BenchContender(
+            "spectralplus-kept",
+            "SpectralPlus, D kept",
+            spectral(keep_direction=True),
+            None,
+            CAPTURABLE,
+            heavy=True,
+        ),
+        BenchContender(
+            "spectralplus-sign", "SpectralPlus, signs", one(SpectralPlus, geometry="sign"), SIGN, CAPTURABLE
+        ),
     )
 }
 BASELINE = "adam-fused"

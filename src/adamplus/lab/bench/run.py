@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from torch import nn
 
 from .._present import console, count
 from ..device import choose, room
@@ -17,7 +18,7 @@ from .contenders import CONTENDERS
 from .figure import BY_PARAMETERS, BY_TENSORS, check_drawable, draw
 from .measure import copy_bandwidth
 from .report import BenchReport, InputError, check_writable, flat_certificate, save
-from .shapes import MODELS, ON_CPU, Shapes, equal_tensors, gpt_blocks, parameters
+from .shapes import MODELS, ON_CPU, equal_tensors, gpt_blocks, parameters
 from .table import markdown, notes, table
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -44,7 +45,7 @@ def step(
 
     Args:
         models: names of `MODELS`. Default: all on CUDA, the smaller ones on a CPU.
-        optimizers: keys of `CONTENDERS`. Default: all.
+        optimizers: keys of `CONTENDERS`. Default: all on CUDA, those whose steps are quick on a CPU.
         device: "cpu", "cuda" or "cuda:1". Default: CUDA if there is one.
         dtype: "float32" or "bfloat16", for parameters and gradients.
         rounds: how many times each step is timed.
@@ -52,7 +53,8 @@ def step(
     """
     where = choose(device)
     names = _known("model", models, MODELS) or (ON_CPU if where.type == "cpu" else tuple(MODELS))
-    keys = _known("optimizer", optimizers, CONTENDERS) or tuple(CONTENDERS)
+    light = tuple(key for key, contender in CONTENDERS.items() if not contender.heavy)
+    keys = _known("optimizer", optimizers, CONTENDERS) or (light if where.type == "cpu" else tuple(CONTENDERS))
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}: choose from {', '.join(DTYPES)}")
     options = [word for name in models for word in ("--model", name)]
@@ -130,7 +132,7 @@ def show(report: BenchReport, *, as_markdown: bool = False, figure: Path | None 
 
 def _measure(
     kind: str,
-    lists: Sequence[tuple[str, Shapes]],
+    models: Sequence[tuple[str, nn.Module]],
     keys: Sequence[str],
     device: torch.device,
     dtype: torch.dtype,
@@ -138,17 +140,17 @@ def _measure(
     options: Sequence[str],
     json: Path | None,
 ) -> BenchReport:
-    """Measure contenders on named lists of tensors, one list after another, under a progress bar.
+    """Measure contenders on named models, one after another, under a progress bar.
 
     Args:
         kind: the report's kind.
-        lists: names and shapes.
+        models: names, and models on the meta device.
         keys: keys of `CONTENDERS`.
         device: where parameters and state are.
         dtype: the type of parameters and gradients.
         rounds: how many times each step is timed.
         options: the command line's, without device and rounds.
-        json: a file for the numbers; it is written after each list, so that a run that is stopped keeps the others.
+        json: a file for the numbers; it is written after each model, so that a run that is stopped keeps the others.
     """
     check_writable(json)
     if rounds < 3:
@@ -158,13 +160,13 @@ def _measure(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # Without auto_refresh, the bar is drawn between steps and not by a thread beside them.
     with Progress(*columns, console=console(), transient=True, auto_refresh=False) as progress, _frozen():
-        task = progress.add_task("a copy", total=len(lists) * ticks(contenders, rounds))
+        task = progress.add_task("a copy", total=len(models) * ticks(contenders, rounds))
         conditions = Conditions(device, dtype, rounds, copy_bandwidth(device))
         report = BenchReport(kind, flat_certificate(command, device), conditions.copy_bandwidth / 1e9)
-        for name, shapes in lists:
-            progress.update(task, description=f"{name}, {count(parameters(shapes))}", refresh=True)
+        for name, model in models:
+            progress.update(task, description=f"{name}, {count(parameters(model))}", refresh=True)
             tick = partial(_advance, progress, task)
-            report.models.append(compare(name, shapes, contenders, conditions, tick))
+            report.models.append(compare(name, model, contenders, conditions, tick))
             if json is not None:
                 save(report, json)
     return report

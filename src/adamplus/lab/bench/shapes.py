@@ -1,56 +1,63 @@
-"""Lists of parameter shapes of real models, and lists that grow."""
+"""Models whose parameters are stepped, and lists of tensors that grow. They are on the meta device: without memory."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-Shapes = list[tuple[int, ...]]
+import torch
+from torch import nn
+
+from ..models import GPT, ResNet18
+
+Shape = tuple[int, ...]
+META = torch.device("meta")
+TOKENS = 50_257
+"""GPT-2's vocabulary."""
 
 
-def parameters(shapes: Shapes) -> int:
-    """The number of parameters in tensors of these shapes."""
-    return sum(math.prod(shape) for shape in shapes)
+def parameters(model: nn.Module) -> int:
+    """The number of parameters in a model."""
+    return sum(p.numel() for p in model.parameters())
 
 
-def resnet18() -> Shapes:
+def listed(shapes: Iterable[Shape]) -> nn.Module:
+    """A model that is a list of tensors."""
+    return nn.ParameterList(torch.empty(shape, device=META) for shape in shapes)
+
+
+def resnet18() -> nn.Module:
     """The CIFAR ResNet18: 62 tensors, 11,173,962 parameters."""
-    shapes: Shapes = [(64, 3, 3, 3), (64,), (64,)]
-    width = 64
-    for stage in (64, 128, 256, 512):
-        for block in range(2):
-            shapes += [(stage, width, 3, 3), (stage,), (stage,), (stage, stage, 3, 3), (stage,), (stage,)]
-            if block == 0 and stage != 64:
-                shapes += [(stage, width, 1, 1), (stage,), (stage,)]
-            width = stage
-    return [*shapes, (10, 512), (10,)]
+    with META:
+        return ResNet18()
 
 
-def gpt_block(width: int) -> Shapes:
-    """One layer of a GPT-2: two norms, attention and the feed-forward net."""
+def gpt(width: int, layers: int, context: int) -> nn.Module:
+    """A GPT-2 with heads of 64; its embedding is also its output layer."""
+    with META:
+        return GPT(TOKENS, context, width=width, layers=layers, heads=width // 64)
+
+
+def gpt_block(width: int) -> list[Shape]:
+    """One layer of a GPT-2 of any width: two norms, attention and the feed-forward net."""
     attention = [(3 * width, width), (3 * width,), (width, width), (width,)]
     feed_forward = [(4 * width, width), (4 * width,), (width, 4 * width), (width,)]
     return [(width,), (width,), *attention, (width,), (width,), *feed_forward]
 
 
-def gpt(width: int, layers: int, context: int) -> Shapes:
-    """A GPT-2 with 50,257 tokens; its embedding is also its output layer."""
-    return [(50257, width), (context, width), *(gpt_block(width) * layers), (width,), (width,)]
-
-
-def gpt_blocks(count: int) -> Shapes:
+def gpt_blocks(count: int) -> nn.Module:
     """Layers of a GPT-2 with about `count` parameters together; their width is 64 times their number."""
     layers = max(1, round((count / (12 * 64**2)) ** (1 / 3)))
-    return gpt_block(max(1, round(math.sqrt(count / (12 * layers))))) * layers
+    return listed(gpt_block(max(1, round(math.sqrt(count / (12 * layers))))) * layers)
 
 
-def equal_tensors(count: int, tensors: int) -> Shapes:
+def equal_tensors(count: int, tensors: int) -> nn.Module:
     """This many vectors of equal size with about `count` elements together."""
-    return [(max(1, count // tensors),)] * tensors
+    return listed([(max(1, count // tensors),)] * tensors)
 
 
-MODELS: dict[str, Callable[[], Shapes]] = {
+MODELS: dict[str, Callable[[], nn.Module]] = {
     "resnet18": resnet18,
-    "many-small": lambda: [(64,)] * 10_000,
+    "many-small": lambda: listed([(64,)] * 10_000),
     "gpt2-124m": lambda: gpt(768, 12, 1024),
     "gpt-1.3b": lambda: gpt(2048, 24, 2048),
 }
-ON_CPU = ("resnet18", "many-small")  # lists that a machine without a GPU measures within minutes
+ON_CPU = ("resnet18", "many-small")  # models that a machine without a GPU measures within minutes

@@ -24,7 +24,8 @@ def step(
         ),
     ] = None,
     optimizer: Annotated[
-        list[str] | None, typer.Option(help="Name of an optimizer; repeat for several.", show_default="all")
+        list[str] | None,
+        typer.Option(help="Name of an optimizer; repeat for several.", show_default="all; on a CPU the quick ones"),
     ] = None,
     rounds: Annotated[int, typer.Option(help="How often each step is timed.")] = 30,
     device: Device = None,

@@ -23,7 +23,7 @@ def compare(
         str,
         typer.Option(
             help=f"Comma-separated list of {', '.join(CONTENDERS)}, or files that end in .py. "
-            "`name:key=value;key=value` fixes settings."
+            "`name:key=value;key=low..high` fixes a setting, and searches another in that range."
         ),
     ] = ",".join(NAMES),
     seeds: Annotated[int, typer.Option(help="Final runs of each optimizer on each task.")] = Request.seeds,

@@ -3,7 +3,7 @@
 from .data_set import VARIABLE, DataSet, File, Layout, Place, Source, Tree, data_root
 from .downloads import download
 from .fetching import ProgressCallback, RetryPolicy
-from .readers import an4, cifar, fsdd, kaldi, wikitext
+from .readers import an4, cifar, fsdd, kaldi, novels, wikitext
 from .sets import SETS
 from .verification import Checked, verify, where
 
@@ -25,6 +25,7 @@ __all__ = [
     "download",
     "fsdd",
     "kaldi",
+    "novels",
     "verify",
     "where",
     "wikitext",

@@ -61,7 +61,11 @@ class GPT(nn.Module):
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
+    def get_output_embeddings(self) -> nn.Module:
+        """The module whose weight is the output layer's, as models of transformers name it."""
+        return self.words
+
     def forward(self, x: Tensor) -> Tensor:
-        """Words [rows, length] to scores of the next word [rows, length, words]."""
+        """Words [rows, length], of any integer type, to scores of the next word [rows, length, words]."""
         places = self.places(torch.arange(x.shape[1], device=x.device))
-        return functional.linear(self.norm(self.layers(self.dropout(self.words(x) + places))), self.words.weight)
+        return functional.linear(self.norm(self.layers(self.dropout(self.words(x.long()) + places))), self.words.weight)

@@ -2,8 +2,9 @@
 
 from .contender import Contender, LogUniform, UnavailableError
 from .muon import muon_with_adamw
-from .parsing import parse, try_out
+from .parsing import label_of, parse, try_out
 from .registry import CONTENDERS, find
+from .spectral import spectral_plus
 
 __all__ = [
     "CONTENDERS",
@@ -11,7 +12,9 @@ __all__ = [
     "LogUniform",
     "UnavailableError",
     "find",
+    "label_of",
     "muon_with_adamw",
     "parse",
+    "spectral_plus",
     "try_out",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin, get_type_hints
 
+from torch import nn
 from torch.optim import Optimizer
 
 
@@ -38,7 +39,7 @@ class Contender:
 
     name: str
     build: Callable[..., Optimizer]
-    """A function of parameters and settings that returns the optimizer, or its class."""
+    """A function of parameters and settings that returns the optimizer, or its class. See also `of_model`."""
     search: dict[str, LogUniform]
     """Settings that are tuned, each with its range."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -47,11 +48,17 @@ class Contender:
     """Settings that the constructor needs if the step is captured in a CUDA graph; None if it cannot be captured."""
     tensors: tuple[str, ...] = ()
     """Settings that a captured step reads from tensors, so that they can change."""
+    of_model: bool = False
+    """Whether `build` takes the model in place of its parameters, to treat its modules differently."""
 
     def __post_init__(self) -> None:
         search: Any = self.search
         if not isinstance(search, dict) or not all(isinstance(space, LogUniform) for space in search.values()):
             raise TypeError(f"search of {self.name} must be like {{'lr': LogUniform(0.001, 1.0)}}, got {search!r}")
+
+    def make(self, model: nn.Module, **settings: Any) -> Optimizer:
+        """Build the optimizer of a model's parameters."""
+        return self.build(model if self.of_model else list(model.parameters()), **settings)
 
     def names(self) -> list[str]:
         """Names of all settings."""
@@ -68,15 +75,15 @@ class Contender:
         return len(get_args(kind)) if get_origin(kind) is tuple and ... not in get_args(kind) else 0
 
     def _kinds(self) -> dict[str, Any]:
-        """The type annotation of each setting."""
+        """The type annotation of each setting: each argument of `build` but the first, which is what it steps."""
         found: dict[str, Any] = {}
-        for parameter in _signature(self.build).parameters.values():
+        for parameter in list(_signature(self.build).parameters.values())[1:]:
             if parameter.kind is parameter.VAR_KEYWORD:  # Unpack[a TypedDict] has their names
                 for named in get_args(parameter.annotation):
                     found |= get_type_hints(named)
             elif parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
                 found[parameter.name] = parameter.annotation
-        return {name: kind for name, kind in found.items() if name != "params"}
+        return found
 
 
 def _signature(build: Callable[..., Optimizer]) -> inspect.Signature:

@@ -1,56 +1,95 @@
-"""Muon for matrices combined with AdamW for all other parameters."""
+"""Muon for hidden matrices combined with AdamW for embeddings, heads and vectors."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.nn import Parameter
+from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from .contender import UnavailableError
+from .routing import routed
+
+Groups = list[dict[str, Any]]
 
 
 def muon_with_adamw(
-    params: Iterable[Parameter], *, muon: Mapping[str, Any] | None = None, adamw: Mapping[str, Any] | None = None
+    model: nn.Module,
+    *,
+    muon: Mapping[str, Any] | None = None,
+    adamw: Mapping[str, Any] | None = None,
+    weight_decay: float = 0.1,
 ) -> list[Optimizer]:
-    """Muon for matrices and AdamW for other parameters: a list of both, or of one if the other has no parameters.
+    """Muon for hidden matrices and AdamW for the rest: a list of both, or of one if the other has no parameters.
 
-    A matrix is a parameter of two dimensions. Embeddings cannot be distinguished from other matrices here, so Muon
-    steps them, too.
+    `spectral_groups` decides which matrices are hidden. torch's Muon steps parameters of two dimensions, so AdamW steps
+    convolutions as well.
 
     Args:
-        params: The parameters; not groups.
-        muon: Settings of `torch.optim.Muon`.
-        adamw: Settings of `torch.optim.AdamW`.
+        model: the model.
+        muon: settings of `torch.optim.Muon`.
+        adamw: settings of `torch.optim.AdamW`.
+        weight_decay: of hidden matrices and convolutions. Embeddings, heads and vectors have none.
 
     Raises:
         UnavailableError: If this version of torch has no Muon.
+        InputError: If a parameter's place in the model is not known.
     """
     if not hasattr(torch.optim, "Muon"):
         raise UnavailableError(f"torch {torch.__version__} has no Muon: install torch 2.9 or later")
-    params = list(params)
-    matrices, others = ([p for p in params if (p.ndim == 2) is matrix] for matrix in (True, False))
-    parts: list[Optimizer] = [torch.optim.Muon(matrices, **(muon or {}))] if matrices else []
-    return [*parts, AdamW(others, **(adamw or {}))] if others else parts
+    matrices: list[nn.Parameter] = []
+    decayed: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for group in routed(model):
+        for p in group["params"]:
+            (others if group["geometry"] == "sign" else matrices if p.ndim == 2 else decayed).append(p)
+    rest = [{"params": some, "weight_decay": decay} for some, decay in ((decayed, weight_decay), (others, 0.0)) if some]
+    parts: list[Optimizer] = []
+    if matrices:
+        parts.append(torch.optim.Muon(matrices, weight_decay=weight_decay, **(muon or {})))
+    if rest:
+        parts.append(AdamW(rest, **(adamw or {})))
+    return parts
 
 
 class MuonAdamW(Optimizer):
-    """Muon for matrices and AdamW for all other parameters, as one optimizer with one learning rate.
+    """Muon for hidden matrices and AdamW for the rest, as one optimizer.
 
-    Muon's updates are scaled to the size of AdamW's (`match_rms_adamw`).
+    Muon's updates are scaled to the size of AdamW's, by 0.2 √max(d_out, d_in) (`match_rms_adamw`).
+
+    Args:
+        model: the model.
+        lr: Muon's learning rate.
+        adamw_ratio: AdamW's learning rate over Muon's.
+        weight_decay: of hidden matrices and convolutions.
+        momentum: Muon's.
+        nesterov: whether Muon steps by its momentum and the newest gradient.
+        betas: AdamW's.
     """
 
-    def __init__(self, params: Any, lr: float = 1e-3, momentum: float = 0.95, weight_decay: float = 0.0) -> None:
-        both = {"lr": lr, "weight_decay": weight_decay}
-        muon = {**both, "momentum": momentum, "adjust_lr_fn": "match_rms_adamw"}
-        self.parts: list[Optimizer] = muon_with_adamw(params, muon=muon, adamw=both)
+    def __init__(
+        self,
+        model: nn.Module,
+        lr: float = 1e-3,
+        adamw_ratio: float = 0.5,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        betas: tuple[float, float] = (0.9, 0.999),
+    ) -> None:
+        muon = {"lr": lr, "momentum": momentum, "nesterov": nesterov, "adjust_lr_fn": "match_rms_adamw"}
+        adamw = {"lr": adamw_ratio * lr, "betas": betas}
+        self.parts: list[Optimizer] = muon_with_adamw(model, muon=muon, adamw=adamw, weight_decay=weight_decay)
         super().__init__([group for part in self.parts for group in part.param_groups], {})
         self._share()
 
     def _share(self) -> None:
         """Let the parts work on the groups and the state that this optimizer shows, saves and loads."""
-        for part, group in zip(self.parts, self.param_groups, strict=True):
-            part.param_groups, part.state = [group], self.state
+        first = 0
+        for part in self.parts:
+            last = first + len(part.param_groups)
+            part.param_groups, part.state = self.param_groups[first:last], self.state
+            first = last
 
     def step(self, closure: Any = None) -> Any:
         """Take a step of both parts; returns the closure's loss, if there is a closure."""

@@ -9,12 +9,15 @@ from adamplus import NIGT, AdamPlus, NAdamPlus
 from .._store import digest, load_file, own_digest
 from ..errors import InputError, nearest
 from .contender import Contender, LogUniform
+from .lion import Lion
 from .muon import MuonAdamW
 from .schedule_free import schedule_free_adamw, schedule_free_sgd
+from .spectral import spectral_plus
 
 CAPTURABLE = {"capturable": True}
 FUSED = {"fused": True}
 BOTH, RATE = ("lr", "beta"), ("lr",)
+SPECTRAL = {"lr": LogUniform(0.0012, 0.36)}
 
 CONTENDERS: dict[str, Contender] = {
     contender.name: contender
@@ -30,7 +33,10 @@ CONTENDERS: dict[str, Contender] = {
         Contender("amsgrad", Adam, {"lr": LogUniform(2e-4, 0.06)}, {"amsgrad": True}, FUSED | CAPTURABLE, RATE),
         Contender("rmsprop", RMSprop, {"lr": LogUniform(1e-4, 0.03)}, {}, CAPTURABLE, RATE),
         Contender("radam", RAdam, {"lr": LogUniform(5e-4, 0.15)}, {}, CAPTURABLE, RATE),
-        Contender("muon", MuonAdamW, {"lr": LogUniform(2e-4, 0.06)}),
+        Contender("lion", Lion, {"lr": LogUniform(3e-5, 0.009)}, {}, {}, RATE),
+        Contender("muon", MuonAdamW, {"lr": LogUniform(2e-4, 0.06)}, of_model=True),
+        Contender("spectral-plus", spectral_plus, SPECTRAL, {}, CAPTURABLE, BOTH, of_model=True),
+        Contender("scion", spectral_plus, SPECTRAL, {"lookahead": 0.0}, CAPTURABLE, BOTH, of_model=True),
         Contender("schedule-free-sgd", schedule_free_sgd, {"lr": LogUniform(0.2, 60)}),
         Contender("schedule-free-adamw", schedule_free_adamw, {"lr": LogUniform(3e-4, 0.1)}),
     )

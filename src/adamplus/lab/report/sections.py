@@ -60,8 +60,11 @@ def _task(task: TaskResults) -> list[str]:
     about = task.about
     runs = [run for group in (task.finals, task.trials) for found in group.values() for run in found]
     epochs = sorted({run.spec["epochs"] for run in runs})
+    parts = about.get("epochs_per_pass", 1)
     facts = [
-        f"{' or '.join(map(str, epochs))} epoch{'s' if epochs != [1] else ''}, batch size {about.get('batch', '?')}",
+        f"{' or '.join(map(str, epochs))} epoch{'s' if epochs != [1] else ''}"
+        + (f" of 1/{parts} of the training rows" if parts != 1 else "")
+        + f", batch size {about.get('batch', '?')}",
         ", ".join(f"{count:,} {split}" for split, count in (about.get("rows") or {}).items()) + " rows",
         f"{runs[0].settings.get('parameters') or 0:,} parameters",
         f"metric {task.metric}, {'higher' if task.higher else 'lower'} is better"

@@ -1,6 +1,5 @@
 """WikiText-2 with a small GPT, for 1,200 steps; this task is not in the paper."""
 
-import math
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -8,6 +7,7 @@ from torch import Tensor, nn
 from ..data import data_root
 from ..models import GPT
 from .language import NextWord, wikitext2
+from .schedules import warm_up_and_cosine
 from .task import Moment, Split
 
 LENGTH = 256
@@ -33,9 +33,7 @@ class Wikitext2GPT(NextWord):
 
     def schedule(self, now: Moment) -> dict[str, float]:
         """A linear warm-up over the first twelfth (100 steps), then half a cosine; the same for every optimizer."""
-        if now.progress < WARM_UP:
-            return {"lr": max(now.progress, 0.0005) / WARM_UP}  # a rate of 0 would be a step that changes nothing
-        return {"lr": (1 + math.cos(math.pi * (now.progress - WARM_UP) / (1 - WARM_UP))) / 2}
+        return {"lr": warm_up_and_cosine(now.progress, WARM_UP)}
 
 
 def _windows(numbers: Tensor) -> Split:

@@ -21,7 +21,7 @@ class NextWord(Task):
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Cross-entropy per word."""
-        return nn.functional.cross_entropy(outputs.flatten(0, -2), y.flatten())
+        return nn.functional.cross_entropy(outputs.flatten(0, -2), y.flatten().long())
 
     def summary(self, means: dict[str, float]) -> dict[str, float]:
         """The loss and the perplexity, exp(loss): infinity if that overflows, and NaN if the loss is NaN."""

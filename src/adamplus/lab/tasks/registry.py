@@ -28,6 +28,8 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "swb300": ("swb300.Swb300", {}),
     "swb300-paper": ("swb300.Swb300", {"paper": True}),
     "wikitext2-gpt": ("gpt.Wikitext2GPT", {}),
+    "novels-gpt": ("novels.NovelsGPT", {}),
+    "gpt2-124m": ("novels.GPT2", {}),
 }
 """For each name the module and class, and the keyword arguments of the class."""
 EMBEDDED = ("digits", "pydoc", "tones")
@@ -61,7 +63,8 @@ def _digest(kind: type[Task], arguments: Mapping[str, Any], shared: tuple[Path, 
 
 def about(task: Task, data: Mapping[str, Split]) -> dict[str, Any]:
     """The entry "task" of a run's settings.json; `data` may be empty if it was not read."""
-    attributes = {name: getattr(task, name) for name in ("metric", "better", "target", "batch", "epochs")}
+    names = ("metric", "better", "target", "batch", "epochs", "epochs_per_pass")
+    attributes = {name: getattr(task, name) for name in names}
     return {"description": describe(task), **attributes, "rows": {name: len(x) for name, (x, _) in data.items()}}
 
 

@@ -1,4 +1,4 @@
-"""The paper's experiments: how their settings change during a run, and for which optimizers."""
+"""Schedules: the paper's experiments, for which optimizers they apply, and the cosine of the GPT tasks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -52,3 +52,16 @@ def saturations(history: Sequence[Mapping[str, float]]) -> int:
         else:
             found += 1
     return found
+
+
+def warm_up_and_cosine(progress: float, warm_up: float, end: float = 0.0) -> float:
+    """The factor of the learning rate at a fraction of a run: a linear warm-up, then half a cosine down to `end`.
+
+    Args:
+        progress: the fraction of the run that is done, in [0, 1).
+        warm_up: the fraction of the run that the warm-up takes.
+        end: the factor at the end of the run.
+    """
+    if progress < warm_up:
+        return max(progress, 0.0005) / warm_up  # a rate of 0 would be a step that changes nothing
+    return end + (1 - end) * (1 + math.cos(math.pi * (progress - warm_up) / (1 - warm_up))) / 2

@@ -37,7 +37,13 @@ class Task(ABC):
     """
 
     epochs: ClassVar[int] = 20
-    """Passes over the training data."""
+    """Passes over the training data, unless `epochs_per_pass` says otherwise."""
+    epochs_per_pass: ClassVar[int] = 1
+    """Epochs that a pass over the training rows is divided into.
+
+    A task whose rows are seen once has as many as `epochs`: metrics are measured and checkpoints written between them.
+    Rows that are left over are not seen in that pass.
+    """
     batch: ClassVar[int] = 64
     """Rows of the data per step."""
     metric: ClassVar[str] = "loss"

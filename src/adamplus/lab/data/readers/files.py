@@ -28,12 +28,16 @@ def bytes_of(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
 
 
-def lines_of(path: Path) -> list[str]:
-    """All lines of a UTF-8 file, without the line ends."""
+def text_of(path: Path) -> str:
+    """The content of a UTF-8 file."""
     try:
-        text = bytes_of(path).decode("utf-8")
+        return bytes_of(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path}: byte {error.start:,} is not UTF-8 text: the file is damaged, or is another file"
         ) from error
-    return [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
+
+
+def lines_of(path: Path) -> list[str]:
+    """All lines of a UTF-8 file, without the line ends."""
+    return [line.rstrip("\n") for line in io.StringIO(text_of(path), newline=None)]

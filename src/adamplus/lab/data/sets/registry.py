@@ -6,10 +6,11 @@ from .an4 import AN4
 from .cifar10 import CIFAR10
 from .cifar100 import CIFAR100
 from .fsdd import FSDD
+from .novels import NOVELS
 from .swb300 import SWB300
 from .wikitext2 import WIKITEXT2
 
-SETS: dict[str, DataSet] = {one.name: one for one in (CIFAR10, CIFAR100, WIKITEXT2, AN4, FSDD, SWB300)}
+SETS: dict[str, DataSet] = {one.name: one for one in (CIFAR10, CIFAR100, WIKITEXT2, NOVELS, AN4, FSDD, SWB300)}
 """All known data sets, by name."""
 
 
