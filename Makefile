@@ -35,6 +35,7 @@ bench: $(READY)
 figures: $(READY)
 	$(BIN)/python docs/figures/points.py
 	$(BIN)/python docs/tables/norm_cost.py
+	$(BIN)/python docs/tables/exchange_cost.py
 
 $(READY): pyproject.toml constraints.txt hatch_build.py src/adamplus/optim/_execution/native.c
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("adamplus needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'

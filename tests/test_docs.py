@@ -105,6 +105,13 @@ def test_the_tables_of_the_norms_cost_are_those_of_their_script():
     assert script["rewritten"](page) == page
 
 
+def test_the_cost_of_an_exchange_is_what_its_script_computes():
+    page = (ROOT / "docs/distributed.md").read_text()
+    script = runpy.run_path(str(ROOT / "docs/tables/exchange_cost.py"))
+    assert script["table"]() in page
+    assert script["rewritten"](page) == page
+
+
 def test_figures_of_single_studies_are_the_stored_ones():
     page = (ROOT / "results" / "step" / "README.md").read_text()
     fsdp = json.loads((ROOT / "results" / "step" / "h200-fsdp.json").read_text())

@@ -1,6 +1,6 @@
 """Compute the tables of docs/distributed.md, what ‖z‖ costs beside the gradients, and write them into the page.
 
-The formulas are explained there, under "What it costs".
+The formulas are explained there, under "What the norm of Adam⁺ costs".
 """
 
 import math

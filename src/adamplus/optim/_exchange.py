@@ -175,20 +175,13 @@ def _computed(wholes: list[Tensor], units: list[Unit], group: dict[str, Any]) ->
 def _plan(geometries: tuple[Geometry, ...], layout: Layout, at: At, size: int) -> list[Round]:
     """What the rank with these coordinates sends, computes and receives, in rounds of about `size` elements a rank."""
     ranks = geometries[0].ranks
-    units = [
-        unit for i, geometry in enumerate(geometries) for unit in _units(i, geometry.shape, layout, math.prod(ranks))
-    ]
+    units = [unit for i, one in enumerate(geometries) for unit in units_of(i, one.shape, layout, math.prod(ranks))]
     units.sort(key=lambda unit: -unit.cost)
-    # The next largest unit goes to the rank that has least to compute.
-    loads = [(0, owner) for owner in product(*map(range, ranks))]
-    owners: list[At] = []
-    filled = {owner: (0, 0) for _, owner in loads}
+    owners = owners_of(units, ranks)
+    filled: dict[At, tuple[int, int]] = {}
     rounds: list[list[int]] = []
-    for i, unit in enumerate(units):
-        load, owner = heapq.heappop(loads)
-        heapq.heappush(loads, (load + unit.cost, owner))
-        owners.append(owner)
-        number, elements = filled[owner]
+    for i, (unit, owner) in enumerate(zip(units, owners, strict=True)):
+        number, elements = filled.get(owner, (0, 0))
         if elements > 0 and elements + math.prod(unit.shape) > size:
             number, elements = number + 1, 0
         filled[owner] = number, elements + math.prod(unit.shape)
@@ -198,7 +191,18 @@ def _plan(geometries: tuple[Geometry, ...], layout: Layout, at: At, size: int) -
     return [_round(geometries, units, owners, numbers, at) for numbers in rounds]
 
 
-def _units(tensor: int, shape: tuple[int, ...], layout: Layout, ranks: int) -> list[Unit]:
+def owners_of(units: Sequence[Unit], ranks: tuple[int, ...]) -> list[At]:
+    """Which rank computes each unit: in turn, the one that has least to compute. The largest units come first."""
+    loads = [(0, owner) for owner in product(*map(range, ranks))]
+    owners: list[At] = []
+    for unit in units:
+        load, owner = heapq.heappop(loads)
+        heapq.heappush(loads, (load + unit.cost, owner))
+        owners.append(owner)
+    return owners
+
+
+def units_of(tensor: int, shape: tuple[int, ...], layout: Layout, ranks: int) -> list[Unit]:
     """Units of a tensor: at most one for each rank, or one for each block of given sizes."""
     stacked, transposed, blocks = layout
     if math.prod(shape) == 0:

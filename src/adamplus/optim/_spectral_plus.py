@@ -59,6 +59,9 @@ class SpectralPlus(ExtrapolatingOptimizer):
     While training, the parameters hold ŵ, where gradients are taken. Evaluate and ship w: `eval()` puts it into the
     parameters, and `train()` puts ŵ back. After `follow(model)`, the model's own `train()` and `eval()` do both.
 
+    On several processes, matrices that are sharded (`fully_shard`, tensor parallel) are divided among the ranks, which
+    compute their directions and exchange shards. All ranks call `step()`, `eval()` and `train()` together.
+
     Args:
         params: parameters or parameter groups, as `spectral_groups(model)` returns them. Groups may differ in all
             settings but those that say how steps are executed.
