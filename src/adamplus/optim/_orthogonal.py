@@ -365,7 +365,7 @@ def _check_shape(shape: torch.Size, stacked: bool, transposed: bool, blocks: int
     if len(shape) < 2:
         raise ValueError(
             f"the spectral geometry needs matrices, {found}: use geometry='sign' for vectors; if it is a flattened "
-            "shard of a matrix, make the optimizer before sharding"
+            "shard of a matrix, as in FSDP1, shard by fully_shard instead"
         )
     if stacked and len(shape) < 3:
         raise ValueError(f"stacked=True needs at least 3 dimensions, {found}: use stacked=False for one matrix")

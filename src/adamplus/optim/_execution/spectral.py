@@ -4,8 +4,8 @@ from .._algorithm import Part
 from .foreach import FOREACH
 from .plain import PLAIN
 
-# Elements of a part (four matrices of 8192 × 2048), for which there are temporaries: its directions, and matrices of one
-# shape as a batch. On a CPU, z is still in the cache when its direction is computed.
+# Elements of a part: four matrices of 8192 × 2048. There are temporaries for its directions, and for matrices of
+# one shape as a batch. On a CPU, z is still in the cache when its direction is computed.
 PART, CPU_PART = 1 << 26, 1 << 20
 
 
