@@ -72,7 +72,8 @@ def test_ranks_that_disagree_raise_and_do_not_wait(processes: int):
     torchrun(processes, "disagree.py")
 
 
-SPECTRAL = "every_placement_is_one_process every_wrapper_is_one_process replicas_are_equal stacks_are_not_exchanged"
+SPECTRAL = "every_placement_is_one_process every_wrapper_is_one_process replicas_are_equal"
+BESIDE = "rounding_at_random stacks_are_not_exchanged zero_redundancy checkpoints"
 TOGETHER = "ranks_that_disagree switches_that_need_no_other_rank parameters_that_cannot_be_exchanged"
 
 
@@ -80,7 +81,7 @@ TOGETHER = "ranks_that_disagree switches_that_need_no_other_rank parameters_that
 def test_spectral_plus_on_two_processes_takes_the_steps_of_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STEPS", "20")
     monkeypatch.setenv("QUICK", "yes")
-    torchrun(2, "spectral.py", *SPECTRAL.split(), "zero_redundancy", "checkpoints")
+    torchrun(2, "spectral.py", *SPECTRAL.split(), *BESIDE.split())
 
 
 def test_ranks_of_spectral_plus_make_a_call_together_or_all_raise():
@@ -89,7 +90,7 @@ def test_ranks_of_spectral_plus_make_a_call_together_or_all_raise():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 4])
-@pytest.mark.parametrize("cases", [SPECTRAL, f"zero_redundancy checkpoints compiled {TOGETHER}"])
+@pytest.mark.parametrize("cases", [SPECTRAL, f"compiled {BESIDE} {TOGETHER}"])
 def test_every_split_of_spectral_plus(cases: str, processes: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STEPS", "20")
     torchrun(processes, "spectral.py", *cases.split())

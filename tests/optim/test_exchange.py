@@ -244,3 +244,10 @@ def test_nan_in_one_shard_shows_in_all_shards_of_its_matrix_alone():
     for results in found.values():
         assert [bool(d.isnan().all()) for d in results] == [False, True, False]
         assert results[0].isfinite().all()
+
+
+def test_shards_on_the_cpu_travel_where_their_group_can_send():
+    z = torch.ones(2)
+    for kinds, expected in ((["cpu", "meta"], "cpu"), (["meta"], "meta")):
+        group = SimpleNamespace(_device_types=list(map(torch.device, kinds)))
+        assert _exchange._device(z, group).type == expected

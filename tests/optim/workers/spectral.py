@@ -181,6 +181,23 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def rounding_at_random() -> None:
+    """Each shard has its own random numbers."""
+    mesh = init_device_mesh("cpu", (WORLD,))
+    cases: list[dict[str, Any]] = [{"geometry": "spectral"}, {"geometry": "sign"}, {"geometry": "sign", "fused": True}]
+    for settings in cases:
+        value = torch.ones(WORLD, 1024, dtype=torch.bfloat16)
+        p: Any = nn.Parameter(distribute_tensor(value, mesh, [Shard(0)]))
+        optimizer = SpectralPlus([p], lr=0.01, stochastic_rounding=True, **settings)
+        for _ in range(3):
+            p.grad = distribute_tensor(value, mesh, [Shard(0)])
+            optimizer.step()
+        rows = [torch.empty_like(p._local_tensor) for _ in range(WORLD)]
+        dist.all_gather(rows, p._local_tensor.detach())
+        assert not torch.equal(rows[0], rows[-1]), settings
+        assert len(rows[0].unique()) > 1, settings
+
+
 def stacks_are_not_exchanged() -> None:
     """A rank has whole matrices of a stack, so it takes its steps and switches alone."""
     mesh = init_device_mesh("cpu", (WORLD,))
