@@ -1,7 +1,7 @@
 """`AdamPlus`: the torch.optim.Optimizer around the algorithm."""
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -129,7 +129,8 @@ class AdamPlus(ExtrapolatingOptimizer):
         self._training, self._torn, self._captured = True, False, []
         super().__init__(params, defaults)
 
-    NAME, METHOD = "Adam⁺", ("norm_power", "beta_power")
+    NAME: ClassVar[str] = "Adam⁺"
+    METHOD: ClassVar[tuple[str, ...]] = ("norm_power", "beta_power")
     _joint: Joint | None = None
     """The ranks that share the parameters."""
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -111,7 +111,8 @@ class SpectralPlus(ExtrapolatingOptimizer):
         for gradients ahead of w.
     """
 
-    NAME, METHOD = "SpectralPlus", LAYOUT
+    NAME: ClassVar[str] = "SpectralPlus"
+    METHOD: ClassVar[tuple[str, ...]] = LAYOUT
     _planned: tuple[list[int], list[dict[str, Any]]]
     """The groups when `_plan` was made, by their ids, and those that it steps."""
     _ranks: MatrixRanks | None = None
