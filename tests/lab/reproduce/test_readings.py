@@ -190,6 +190,9 @@ class TestRuns:
             "sgd": "paper-reading-decay-1-epochs",
             "adam": "",
         }
+        # another seed of Adam⁺ is not stored
+        more = ("--seeds", 2, *words[2:-1], "adam-plus")
+        assert trained(run_command("an4", "--reading", "decayed-adam,decay", *more)) == [2]
         # of this combination, both are stored: nothing is left to run, and the page shows it
         output = run_command("an4", "--reading", "decayed-adam,decay", *words[:-1], "sgd")
         assert trained(output) == []
@@ -212,6 +215,7 @@ class TestRuns:
         text = (tmp_path / "claims.md").read_text()
         rows = [line for line in text.splitlines() if line.startswith("| 2. CIFAR-10: best in test accuracy |")]
         assert [row.split(" | ")[2:] for row in rows] == [["**not reproduced** (n = 1) |"], ["holds (n = 1) |"]]
+        assert sum(line.startswith("| 14. WikiText-2") for line in text.splitlines()) == 1  # no reading has such runs
         assert text.index(rows[0]) < text.index("## Readings") < text.index(rows[1])
         assert folders(tmp_path) == ["paper", "paper-reading-decay"]
 

@@ -176,7 +176,7 @@ TEXT_RANGES = {  # gradients are clipped at 0.25, so rates are larger; each rang
 SPEECH = {
     "adam-plus": PaperSettings({"lr": 0.1, "beta": 0.01}, {"beta": MOMENTA}),
     "nigt": PaperSettings({"lr": 0.1, "momentum": 0.9}, {"momentum": MOMENTA}),
-    "sgd": PaperSettings({"lr": 0.1}, declared="the paper tells of momentum SGD alone: its rate"),
+    "sgd": PaperSettings({"lr": 0.1}, declared="the paper has momentum SGD alone: its rate"),
     "msgd": PaperSettings({"lr": 0.1}),
     "adagrad": PaperSettings({"lr": 0.01}, {"lr": TENTHS}),
     "adam": PaperSettings({"lr": 0.001}, {"lr": TENTHS}),

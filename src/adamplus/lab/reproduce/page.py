@@ -85,7 +85,7 @@ def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], o
         parts += ["## Readings", READINGS_HEAD.format(listed=_readings(other)), tables.readings(other)]
         parts += [tables.remarks(other)]
         if full := {folder: found for folder, found in judged.items() if folder in other}:
-            parts += [_summary(full, stored)]
+            parts += [_summary(full, stored, with_runs=True)]
     if images := [f"![{path.stem}](figures/{path.name})" for path in figures if path.suffix == ".png"]:
         parts += ["## Figures", *images]
     parts += ["## Claim by claim", *(_claim(i, claim, findings, stored) for i, claim in enumerate(CLAIMS))]
@@ -142,9 +142,12 @@ def _finding(
     return together(found.values())._replace(measured=text if some else "")
 
 
-def _summary(findings: Mapping[str, Sequence[Finding]], stored: Everything) -> str:
+def _summary(findings: Mapping[str, Sequence[Finding]], stored: Everything, *, with_runs: bool = False) -> str:
+    """Table of the outcomes, of all claims or of those about experiments with runs."""
     lines = [["claim", "section", *findings]]
     for i, claim in enumerate(CLAIMS):
+        if with_runs and not any(_has_runs(claim, stored[folder]) for folder in findings):
+            continue
         verdicts = [_verdict_text(claim, own[i], folder, stored[folder]) for folder, own in findings.items()]
         lines.append([f"{i + 1}. {claim.title}", claim.section, *verdicts])
     return table(lines)

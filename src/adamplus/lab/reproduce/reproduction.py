@@ -94,17 +94,29 @@ def _reproduce(name: str, optimizers: Sequence[str], request: ReproduceRequest) 
 
 
 def _changed(experiment: Experiment, optimizers: Sequence[str], request: ReproduceRequest) -> list[str]:
-    """The optimizers that need runs of their own: others are not changed, or changed by fewer readings and stored."""
+    """The optimizers that need runs of their own.
+
+    The others are changed by none of the readings, or by only some of them, and have their runs there already.
+    """
     kept = []
     for each in optimizers:
         optimizer = each.partition(":")[0]
-        other = replace(request, reading=effective(request.readings, optimizer)).folder
-        stored = other != request.folder and optimizer in read(request.out, other, experiment).contenders
-        if stored or not effective(request.readings, optimizer):
-            say(console(), f"{experiment.name}: {each} is as in {other}, whose runs the page shows")
+        fewer = replace(request, reading=effective(request.readings, optimizer))
+        if not fewer.reading or (fewer.folder != request.folder and _is_stored(experiment, each, fewer)):
+            say(console(), f"{experiment.name}: {each} is as in {fewer.folder}, whose runs the page shows")
         else:
             kept.append(each)
     return kept
+
+
+def _is_stored(experiment: Experiment, optimizer: str, request: ReproduceRequest) -> bool:
+    """Whether the folder of a request has all runs of an optimizer."""
+    if request.choose_after is not None:
+        return False  # the choice may be another one
+    contender = read(request.out, request.folder, experiment).contenders.get(optimizer.partition(":")[0])
+    every = (contender, *contender.rest) if contender is not None else ()
+    seeds = {one.label: len(one.ended(*ENDED)) for one in every}
+    return all(seeds.get(label, 0) >= request.seeds for label in request.labels(experiment, optimizer))
 
 
 def _choose(
