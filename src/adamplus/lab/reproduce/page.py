@@ -15,7 +15,12 @@ from .tables import Everything, table
 
 HEAD = """# The paper's experiments: results and claims
 
-Made by `adamplus reproduce` from the newest stored run of each optimizer, setting and seed.
+{conclusion}
+
+{overview}
+
+Each cell has the result of Adam⁺, its place among the optimizers that were run, and the best of the others. The page is
+made by `adamplus reproduce` from the newest stored run of each optimizer, setting and seed.
 
 - **Protocols.** *paper* has the paper's settings and budget, and what the paper leaves open as declared at the end of
   this page. *tuned* first gives every optimizer the same search on held-out data. Endings name the budget:
@@ -35,7 +40,8 @@ claim.
 - *Comparable*: means differ by no more than the margin.
 - (n = 1): an optimizer behind the outcome has one seed. Its mean is a single run.
 - Runs with fewer epochs than the paper's get no verdict. Their numbers are below each claim.
-- An outcome that is not in bold is about other data than the paper's, or by a rule that was made after measuring.
+- An outcome that is not in bold is about other data than the paper's, or by a rule that was made after measuring. Such
+  rules are named below each claim.
 - A claim that names several optimizers, metrics or data sets holds if it holds for each. One that names training
   perplexity must hold for both measurements of it, with dropout and without.
 - If several settings of the paper were run, those with the best validation metric count. Without validation data, as
@@ -62,14 +68,15 @@ def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], o
         figures: paths of the figures.
         out: folder of the reproduction.
     """
-    words = {folder: experiments for folder, experiments in stored.items() if not _is_reading(folder)}
+    words = {folder: experiments for folder, experiments in stored.items() if not _request(folder).is_reading}
     elsewhere = {claim: claim.elsewhere.judge(out) for claim in CLAIMS if claim.elsewhere is not None}
     findings = {
         folder: [_finding(claim, experiments, absent, elsewhere) for claim in CLAIMS]
         for folder, experiments in stored.items()
     }
     margins = ", ".join(sorted({_margin(name) for name in EXPERIMENTS}))
-    parts = [HEAD, tables.results(words)]
+    conclusion = _conclusion(findings[PAPER], stored[PAPER])
+    parts = [HEAD.format(conclusion=conclusion, overview=tables.overview(stored)), "## Results", tables.results(words)]
     if times := tables.times(words):
         parts += [
             "Training time (evaluation excluded) and epoch until a target is first reached, means over seeds:",
@@ -97,11 +104,6 @@ def _request(folder: str) -> ReproduceRequest:
     request = ReproduceRequest.of_folder(folder)
     assert request is not None  # other folders are not read
     return request
-
-
-def _is_reading(folder: str) -> bool:
-    """Whether runs differ from the protocols by a reading of the paper or by a weight decay."""
-    return bool(_request(folder).reading or _request(folder).weight_decay)
 
 
 def _is_judged(folder: str) -> bool:
@@ -140,6 +142,24 @@ def _finding(
     text = "; ".join(f"{name}: {part}" for name, part in texts.items() if part)
     some = any(one.measured and experiments[name].contenders for name, one in found.items())
     return together(found.values())._replace(measured=text if some else "")
+
+
+def _conclusion(found: Sequence[Finding], experiments: Mapping[str, Stored]) -> str:
+    """How many of the paper's claims are reproduced, with its settings and budget."""
+    count = {"reproduced": 0, "not reproduced": 0, "open": 0, "not run yet": 0, "cannot be run": 0}
+    single = 0
+    for claim, finding in zip(CLAIMS, found, strict=True):
+        text = _verdict_text(claim, finding, PAPER, experiments)
+        if not claim.ours and not claim.post_hoc and (text.startswith("**") or text in count):
+            count[finding.verdict] += 1
+            single += text.startswith("**") and finding.seeds == 1
+    rest = sum(claim.post_hoc for claim in CLAIMS)
+    return (
+        f"Claims of the paper, by runs with its own settings: {count['reproduced']} reproduced and "
+        f"{count['not reproduced']} not reproduced, {single} of these by single runs; {count['open']} open, "
+        f"{count['not run yet']} not run yet, {count['cannot be run']} that cannot be run without licensed data. "
+        f"{rest} more get no verdict, because their rules were made after the measurements."
+    )
 
 
 def _summary(findings: Mapping[str, Sequence[Finding]], stored: Everything, *, with_runs: bool = False) -> str:

@@ -103,6 +103,11 @@ class ReproduceRequest:
         return readings.under(EXPERIMENTS[name], self.readings)
 
     @property
+    def is_reading(self) -> bool:
+        """Whether runs differ from the protocols by a reading of the paper or by a weight decay."""
+        return bool(self.reading or self.weight_decay)
+
+    @property
     def shortened(self) -> bool:
         """Whether runs have other budgets than the paper's."""
         return self.quick or self.epochs is not None

@@ -11,7 +11,7 @@ from ..optimizers import parse
 from ..report import StoredRun
 from .experiments import EXPERIMENTS, NAMES, Experiment, text_of
 from .rules import standing
-from .stored_runs import ContenderRuns, Stored
+from .stored_runs import PAPER, ContenderRuns, Stored
 
 Everything = Mapping[str, Mapping[str, Stored]]
 """Stored runs by folder and experiment."""
@@ -30,6 +30,54 @@ def results(stored: Everything) -> str:
         panel = one.experiment.panels["test"]
         lines.append([one.experiment.title, _marked(one), str(one.epochs), panel.title, *_test_results(one)])
     return table(lines) if len(lines) > 1 else "No run has ended yet."
+
+
+def overview(stored: Everything) -> str:
+    """Table with one line for each experiment: the paper's claim, and Adam⁺ among the others by test metric."""
+    lines = [["experiment", "test metric", "the paper on Adam⁺", "word for word", "best reading", "tuned"]]
+    for name, experiment in EXPERIMENTS.items():
+        own = [experiments[name] for experiments in stored.values() if experiments[name].contenders]
+        kinds = {
+            "word for word": [one for one in own if one.folder == PAPER],
+            "best reading": [one for one in own if one.request.is_reading],
+            "tuned": [one for one in own if one.tuned],
+        }
+        if own:
+            best = (min(found, key=_share_ahead) if found else None for found in kinds.values())
+            cells = ["–" if one is None else _adam_plus(one, one.folder != PAPER) for one in best]
+            column = experiment.panels["test"].title.removeprefix("test ")
+            lines.append([experiment.title, column, experiment.claim or "–", *cells])
+    return table(lines) if len(lines) > 1 else ""
+
+
+def _share_ahead(one: Stored) -> tuple[bool, float]:
+    """The share of optimizers that are ahead of Adam⁺; runs with the whole budget come first."""
+    means = _ranked(one)
+    return one.request.shortened, list(means).index("adam-plus") / len(means) if "adam-plus" in means else 1.0
+
+
+def _adam_plus(one: Stored, named: bool) -> str:
+    """The result of Adam⁺, its place, and the best of the others."""
+    means = _ranked(one)
+    if "adam-plus" not in means:
+        return "–"
+    column, others = one.experiment.panels["test"].column, [name for name in means if name != "adam-plus"]
+    texts = [f"{_text(one, 'adam-plus', column)}, {_place_of_adam_plus(one)}"]
+    texts += [f"{NAMES[others[0]]} {_text(one, others[0], column)}"] if others else []
+    return "; ".join(texts) + (f" ({one.folder}, {one.epochs} epochs)" if named else "")
+
+
+def _text(one: Stored, name: str, column: str) -> str:
+    place = standing(one.contenders[name], column)
+    return "–" if place is None else place.text()
+
+
+def _ranked(one: Stored) -> dict[str, float]:
+    """Mean test metrics of the optimizers that have one, the best first."""
+    column = one.experiment.panels["test"].column
+    places = {name: standing(contender, column) for name, contender in one.contenders.items()}
+    means = {name: place.mean for name, place in places.items() if place is not None and place.mean is not None}
+    return dict(sorted(means.items(), key=lambda item: item[1], reverse=one.experiment.higher))
 
 
 def readings(stored: Everything) -> str:
@@ -54,13 +102,8 @@ def _test_results(one: Stored) -> list[str]:
 
 
 def _place_of_adam_plus(one: Stored) -> str:
-    column = one.experiment.panels["test"].column
-    places = {name: standing(contender, column) for name, contender in one.contenders.items()}
-    means = {name: place.mean for name, place in places.items() if place is not None and place.mean is not None}
-    if "adam-plus" not in means:
-        return "–"
-    ranked = sorted(means, key=lambda name: means[name], reverse=one.experiment.higher)
-    return f"{ranked.index('adam-plus') + 1} of {len(ranked)}"
+    ranked = list(_ranked(one))
+    return f"{ranked.index('adam-plus') + 1} of {len(ranked)}" if "adam-plus" in ranked else "–"
 
 
 def times(stored: Everything) -> str:
