@@ -166,8 +166,8 @@ class TestRuns:
         runs = Store(tmp_path / "paper-reading-tensor-norm-1-epochs" / "cifar10").runs()
         assert [run.settings()["spec"]["settings"]["norm_scope"] for run in runs] == ["tensor", "tensor"]
         text = (tmp_path / "claims.md").read_text()
-        words_for_word, readings = text.split("## Readings")
-        row = next(line for line in before.splitlines() if line.startswith("| ResNet18"))
+        words_for_word, readings = text.partition("## Results")[2].split("## Readings")
+        row = next(line for line in before.splitlines() if line.startswith("| ResNet18 on CIFAR-10 | paper-1-epochs"))
         assert row in words_for_word  # unchanged
         assert "reading-tensor-norm" not in words_for_word
         (row,) = (line for line in readings.splitlines() if line.startswith("| ResNet18"))
