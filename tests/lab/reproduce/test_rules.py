@@ -246,7 +246,9 @@ class TestPage:
 
     def test_the_page_begins_with_the_answer(self, tmp_path: Path):
         store(tmp_path, "cifar10", {"adam-plus": {"test": 0.7}, "sgd": {"test": 0.8}, "adam": {"test": 0.6}})
-        store(tmp_path, "cifar10", {"adam-plus": {"test": 0.9}, "sgd": {"test": 0.8}}, 2, "paper-reading-decay")
+        decayed = {"adam-plus": {"test": 0.9}, "sgd": {"test": 0.8}, "adam": {"test": 0.6}}
+        store(tmp_path, "cifar10", decayed, 2, "paper-reading-decay")
+        store(tmp_path, "cifar10", {"adam-plus": {"test": 0.99}}, 1, "paper-decay-0.1")  # alone, so first of one
         store(tmp_path, "cifar10", {"adam-plus": {"test": 0.1}, "sgd": {"test": 0.8}}, 1, "paper-reading-tensor-norm")
         store(tmp_path, "cifar10", {"msgd": {"test": 0.8}}, 1, "tuned-quick")
         refuted = ("CIFAR-10: best in test accuracy", "Level with the best SGD and momentum SGD, or ahead")
@@ -258,7 +260,7 @@ class TestPage:
         assert cell.split(" | ")[2:] == [
             "best of all",
             "0.7001 (n = 1), 2 of 3; SGD 0.8001 (n = 1)",
-            "0.900135 ± 0.000045 (n = 2), 1 of 2; SGD 0.800120 ± 0.000040 (n = 2) (paper-reading-decay, 2 epochs)",
+            "0.900135 ± 0.000045 (n = 2), 1 of 3; SGD 0.800120 ± 0.000040 (n = 2) (paper-reading-decay, 2 epochs)",
             "– |",
         ]
 

@@ -43,17 +43,17 @@ def overview(stored: Everything) -> str:
             "tuned": [one for one in own if one.tuned],
         }
         if own:
-            best = (min(found, key=_share_ahead) if found else None for found in kinds.values())
+            best = (min(found, key=_place_among_most) if found else None for found in kinds.values())
             cells = ["–" if one is None else _adam_plus(one, one.folder != PAPER) for one in best]
             column = experiment.panels["test"].title.removeprefix("test ")
             lines.append([experiment.title, column, experiment.claim or "–", *cells])
     return table(lines) if len(lines) > 1 else ""
 
 
-def _share_ahead(one: Stored) -> tuple[bool, float]:
-    """The share of optimizers that are ahead of Adam⁺; runs with the whole budget come first."""
-    means = _ranked(one)
-    return one.request.shortened, list(means).index("adam-plus") / len(means) if "adam-plus" in means else 1.0
+def _place_among_most(one: Stored) -> tuple[bool, int, int]:
+    """A key by which the whole budget comes first, then the most optimizers, then the best place of Adam⁺."""
+    ranked = list(_ranked(one))
+    return one.request.shortened, -len(ranked), ranked.index("adam-plus") if "adam-plus" in ranked else len(ranked)
 
 
 def _adam_plus(one: Stored, named: bool) -> str:
