@@ -8,7 +8,7 @@ import adamplus
 from adamplus import NIGT, AdamPlus, NAdamPlus
 
 SIGNATURE = {
-    "lr": 0.1,
+    "lr": 1.0,
     "beta": 0.1,
     "beta_power": 1.0,
     "norm_power": 0.5,
@@ -30,7 +30,7 @@ SIGNATURE = {
 
 
 def test_the_signature_of_adam_plus():
-    parameters = list(inspect.signature(AdamPlus).parameters.values())
+    parameters = [p for p in inspect.signature(AdamPlus).parameters.values() if p.kind is not p.VAR_KEYWORD]
     assert parameters[0].name == "params"
     assert {p.name: p.default for p in parameters[1:]} == SIGNATURE
     assert {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} == set(SIGNATURE) - {"lr", "beta"}

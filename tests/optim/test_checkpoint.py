@@ -61,7 +61,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "fused": {"fused": True},
     "tensor lr": {"lr": torch.tensor(0.1)},
     "coupled": {"weight_decay": 0.1},
-    "decoupled": {"weight_decay": 0.1, "decoupled_weight_decay": True},
+    "decoupled": {"weight_decay": 0.01, "decoupled_weight_decay": True},
     "tensor norms": {"norm_scope": "tensor", "eps": 0.0},
     "bfloat16 state": {"state_dtype": torch.bfloat16},
 }

@@ -123,7 +123,7 @@ def test_without_a_power_of_the_norm_only_the_element_itself_is_lost(execution: 
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "coupled, group scope": {"weight_decay": 0.05, "maximize": True, "norm_scope": "group"},
-    "decoupled, tensor scope": {"weight_decay": 0.05, "decoupled_weight_decay": True, "norm_scope": "tensor"},
+    "decoupled, tensor scope": {"weight_decay": 0.01, "decoupled_weight_decay": True, "norm_scope": "tensor"},
 }
 
 

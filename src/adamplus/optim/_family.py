@@ -59,7 +59,7 @@ class NAdamPlus(AdamPlus):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | Tensor = 0.1,
+        lr: float | Tensor = 1.0,
         beta: float | Tensor = 0.1,
         *,
         beta_power: float = 4 / 3,

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from ._execution import PLAIN, real
 from ._layout import local
+from ._never_at_w import Watch
 from ._state import refuse_other_data
 
 
@@ -26,6 +27,8 @@ class Switchable(Optimizer):
     """Whether a step or a switch failed halfway."""
     _model_mode: bool | None = None
     """Mode to which a followed model was switched last."""
+    _watch: Watch
+    """Whether the parameters have ever been at w."""
     _known: Sequence["ReferenceType[nn.Module]"] = ()
     """Models that hold the parameters."""
 
@@ -54,6 +57,8 @@ class Switchable(Optimizer):
                 self._after_failed_switch(error)
                 raise
             self._training = mode
+            if not mode:
+                self._watch.is_at_w()
             for group in self.param_groups:
                 group["training"] = mode
             for known in self._known:

@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Never, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from . import _settings
+from . import _foreign, _settings
 from ._agreement import JointError
 from ._algorithm import Group, Part, scalar
 from ._cuts import Cut
@@ -27,6 +27,7 @@ from ._execution import (
     whole,
 )
 from ._layout import alone, is_sharded, is_split, local
+from ._never_at_w import Watch
 from ._optimizer import ExtrapolatingOptimizer, Stats
 from ._orthogonal import GEOMETRIES, check_geometry
 from ._spectral import known_direction, spectral_plus
@@ -138,6 +139,7 @@ class SpectralPlus(ExtrapolatingOptimizer):
         capturable: bool = False,
         state_dtype: torch.dtype | None = None,
         stochastic_rounding: bool = False,
+        **foreign: Never,
     ) -> None:
         defaults: dict[str, Any] = {
             "lr": lr,
@@ -157,9 +159,10 @@ class SpectralPlus(ExtrapolatingOptimizer):
             "state_dtype": state_dtype,
             "stochastic_rounding": stochastic_rounding,
         }
+        _foreign.refuse(type(self).__name__, foreign, defaults)
         self._check(defaults)
         # A new attribute would make torch.compile compile a step again, so all of them are set here.
-        self._training, self._torn, self._captured = True, False, []
+        self._training, self._torn, self._captured, self._watch = True, False, [], Watch()
         super().__init__(params, defaults)
 
     def _check(self, settings: dict[str, Any]) -> None:
