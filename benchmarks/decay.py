@@ -1,8 +1,8 @@
 """How much weight decay Adam⁺ takes, beside AdamW and SGD: the MLP of `default_tasks.py`, three seeds.
 
-`PYTHONPATH=src python benchmarks/decay.py` writes results/defaults/decay.json and decay.md. Decoupled decay is compared
-at the same part of w per step, lr·weight_decay, and coupled decay at the same weight_decay. Accuracy is that on
-validation data after the last epoch (of Adam⁺, at w). ‖w‖ is relative to that of the same run without decay.
+`PYTHONPATH=src python benchmarks/decay.py` writes results/defaults/decay.json and tables of README.md. Decoupled decay
+is compared at the same part of w per step, lr·weight_decay, and coupled decay at the same weight_decay. Accuracy
+is that on validation data after the last epoch (of Adam⁺, at w). ‖w‖ is relative to the same run without decay.
 """
 
 import json
@@ -10,17 +10,16 @@ import math
 import platform
 import statistics
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import default_tasks
 import torch
+from defaults import RESULTS, write_tables
 
 from adamplus.lab._run.learner import Learner
 from adamplus.lab._store.spec import Spec
 from adamplus.optim import _settings
 
-RESULTS = Path(__file__).parents[1] / "results" / "defaults"
 SEEDS = (1, 2, 3)
 DECOUPLED = (0.0, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 """Parts of w per step."""
@@ -63,6 +62,14 @@ def table(found: dict[str, Any], first: str, names: dict[str, str], decays: tupl
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def tables(content: dict[str, Any]) -> str:
+    """Both tables, from what is stored in decay.json."""
+    heading = {"adamw": "AdamW, lr=0.001", "adam-plus": "Adam⁺, lr=1, decoupled"}
+    first = table(content["decoupled"], "lr·weight_decay", heading, DECOUPLED)
+    heading = {"msgd": "SGD, lr=0.1, momentum=0.9", "adam-plus": "Adam⁺, lr=1"}
+    return f"{first}\n\n{table(content['coupled'], 'weight_decay', heading, COUPLED)}\n"
+
+
 def main() -> None:
     """Measure, and write what was measured."""
     _settings.LARGEST_DECAY = math.inf  # more than users may have, to show what happens
@@ -78,10 +85,7 @@ def main() -> None:
     certificate = {"torch": torch.__version__, "machine": platform.machine(), "date": str(date.today())}
     content = {**certificate, "rates": RATES, "decoupled": decoupled, "coupled": coupled}
     (RESULTS / "decay.json").write_text(json.dumps(content, indent=1) + "\n")
-    heading = {"adamw": "AdamW, lr=0.001", "adam-plus": "Adam⁺, lr=1, decoupled"}
-    first = table(decoupled, "lr·weight_decay", heading, DECOUPLED)
-    second = table(coupled, "weight_decay", {"msgd": "SGD, lr=0.1, momentum=0.9", "adam-plus": "Adam⁺, lr=1"}, COUPLED)
-    (RESULTS / "decay.md").write_text(f"{first}\n\n{second}\n")
+    write_tables("decay.json", tables(content))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Which lr and β of Adam⁺ have the least regret over many tasks, and does a rate in SGD's units transfer better?
 
-`PYTHONPATH=src python benchmarks/defaults.py --task mlp digits` trains what runs.jsonl lacks, a line per run, and then
-writes the table. Without --task, it only writes the table. `--task cifar10 wikitext2 an4 --device cuda` needs a GPU.
-Data sets are found as by `adamplus data where` ($ADAMPLUS_DATA).
+`PYTHONPATH=src python benchmarks/defaults.py --task mlp digits` trains what runs.jsonl lacks, a line per run, and
+writes the tables of results/defaults/README.md. Without --task, it only writes them. `--task cifar10 wikitext2 an4
+--device cuda` needs a GPU. Data sets are found as by `adamplus data where` ($ADAMPLUS_DATA).
 
 A run has the settings of one candidate for the default and no schedule but the task's own. What counts is its metric on
 validation data at w, after the last epoch. The *regret* of a setting on a task is the part of the possible improvement
@@ -203,6 +203,14 @@ def markdown(runs: list[dict[str, Any]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def write_tables(source: str, tables: str) -> None:
+    """Put tables of a file of results into the page."""
+    page = RESULTS / "README.md"
+    before, begin, rest = page.read_text().partition(f"<!-- {source} -->\n")
+    _, end, after = rest.partition("<!-- end -->\n")
+    page.write_text(before + begin + tables + end + after)
+
+
 def main() -> None:
     """Train what is missing, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -217,7 +225,7 @@ def main() -> None:
             with (RESULTS / "runs.jsonl").open("a") as file:
                 file.write(json.dumps(line) + "\n")
             print(f"{line['task']}: {run[1]}, seed {line['seed']}: {line['value']}  ({line['seconds']} s)", flush=True)
-    (RESULTS / "table.md").write_text(markdown(stored()))
+    write_tables("runs.jsonl", markdown(stored()))
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def built(execution: str, shapes: Any = ((3, 2), (4,)), **settings: Any) -> tupl
     own, is_compiled = EXECUTIONS[execution]
     tensors = [torch.randn(shape) for shape in shapes]
     ps = tensors if own.get("differentiable") else [nn.Parameter(t) for t in tensors]
-    optimizer = AdamPlus([{"params": [p]} for p in ps], **{**own, **settings})
+    optimizer = AdamPlus([{"params": [p]} for p in ps], **{"lr": 0.1, **own, **settings})
     return optimizer, torch.compile(
         optimizer.step, backend="aot_eager", fullgraph=True
     ) if is_compiled else optimizer.step

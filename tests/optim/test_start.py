@@ -34,6 +34,7 @@ def test_the_first_step_of_w_is_that_of_sgd(name: str, beta: float):
     optimizer.step()
     optimizer.eval()
     for p, start in zip(params(optimizer), before, strict=True):
+        assert p.grad is not None
         torch.testing.assert_close(p.data, start - 0.05 * p.grad, rtol=1e-12, atol=1e-14)
 
 

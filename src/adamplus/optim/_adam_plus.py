@@ -1,7 +1,7 @@
 """`AdamPlus`: the torch.optim.Optimizer around the algorithm."""
 
 from contextlib import suppress
-from typing import Any, ClassVar, Never
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -78,6 +78,7 @@ class AdamPlus(ExtrapolatingOptimizer):
         Liu, Zhang, Orabona and Yang, *Adam⁺: A Stochastic Method with Adaptive Variance Reduction*, 2020.
     """
 
+    @_foreign.explained
     def __init__(
         self,
         params: ParamsT,
@@ -100,7 +101,6 @@ class AdamPlus(ExtrapolatingOptimizer):
         state_dtype: torch.dtype | None = None,
         stochastic_rounding: bool = False,
         skip_nonfinite: bool = False,
-        **foreign: Never,
     ) -> None:
         defaults: dict[str, Any] = {
             "lr": lr,
@@ -121,7 +121,6 @@ class AdamPlus(ExtrapolatingOptimizer):
             "stochastic_rounding": stochastic_rounding,
             "skip_nonfinite": skip_nonfinite,
         }
-        _foreign.refuse(type(self).__name__, foreign, [*defaults, "process_group"])
         self._check(defaults)
         refuse_process_group(process_group)
         if process_group is None and is_called_by("_init_local_optimizer"):

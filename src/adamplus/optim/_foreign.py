@@ -1,7 +1,12 @@
 """Keywords of other optimizers, and the errors that say what to pass instead."""
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import wraps
+from typing import ParamSpec
+
+P = ParamSpec("P")
 
 ADVICE = {
     "betas": "it has one moving average. Pass beta = 1 − betas[0] (betas=(0.9, 0.999) is beta=0.1), and another lr: "
@@ -14,16 +19,25 @@ ADVICE = {
 }
 
 
-def refuse(name: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a TypeError for keywords that the optimizer `name` does not have, of which it has the `known` ones."""
+def explained(init: Callable[P, None]) -> Callable[P, None]:
+    """Let a constructor explain the keywords that it does not have."""
+    known = [*inspect.signature(init).parameters][2:]  # without self and params
+
+    @wraps(init)
+    def checked(*args: P.args, **settings: P.kwargs) -> None:
+        for keyword in settings.keys() - {"params", *known}:
+            name = type(args[0]).__name__
+            refuse(name, [keyword])
+            close = get_close_matches(keyword, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"its settings are {', '.join(known)}"
+            raise TypeError(f"{name} has no {keyword}: {hint}")
+        init(*args, **settings)
+
+    return checked
+
+
+def refuse(name: str, given: Iterable[str]) -> None:
+    """Raise a TypeError for keywords of other optimizers. Other keys of a parameter group are its user's own."""
     for keyword in given:
         if keyword in ADVICE:
             raise TypeError(f"{name} has no {keyword}: {ADVICE[keyword]}")
-        close = get_close_matches(keyword, [*known], n=1)
-        hint = f"did you mean {close[0]}?" if close else f"its settings are {', '.join(known)}"
-        raise TypeError(f"{name} has no {keyword}: {hint}")
-
-
-def refuse_in_group(name: str, group: Iterable[str]) -> None:
-    """Raise a TypeError for a parameter group that has keywords of other optimizers. Its own keys are its user's."""
-    refuse(name, [keyword for keyword in ADVICE if keyword in group], [])

@@ -55,7 +55,7 @@ class ExtrapolatingOptimizer(Switchable):
 
     def _check_group(self, settings: dict[str, Any], given: dict[str, Any]) -> None:
         """Raise for a new group that has these settings, of which these were given and the others are defaults."""
-        _foreign.refuse_in_group(type(self).__name__, given)
+        _foreign.refuse(type(self).__name__, given)
         self._check(settings)
 
     def _check_parameters(self, group: dict[str, Any]) -> None:

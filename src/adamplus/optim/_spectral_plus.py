@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from typing import Any, ClassVar, Literal, Never, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -119,6 +119,7 @@ class SpectralPlus(ExtrapolatingOptimizer):
     _ranks: MatrixRanks | None = None
     """The ranks that have parts of this rank's matrices, or None if it has all of each matrix."""
 
+    @_foreign.explained
     def __init__(
         self,
         params: ParamsT,
@@ -139,7 +140,6 @@ class SpectralPlus(ExtrapolatingOptimizer):
         capturable: bool = False,
         state_dtype: torch.dtype | None = None,
         stochastic_rounding: bool = False,
-        **foreign: Never,
     ) -> None:
         defaults: dict[str, Any] = {
             "lr": lr,
@@ -159,7 +159,6 @@ class SpectralPlus(ExtrapolatingOptimizer):
             "state_dtype": state_dtype,
             "stochastic_rounding": stochastic_rounding,
         }
-        _foreign.refuse(type(self).__name__, foreign, defaults)
         self._check(defaults)
         # A new attribute would make torch.compile compile a step again, so all of them are set here.
         self._training, self._torn, self._captured, self._watch = True, False, [], Watch()
