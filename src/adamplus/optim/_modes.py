@@ -67,7 +67,11 @@ class Switchable(Optimizer):
         return self
 
     def eval(self) -> Self:
-        """Put w, the point to evaluate and to ship, into the parameters. Does nothing if they are there."""
+        """Put w, the point to evaluate and to ship, into the parameters. Does nothing if they are there.
+
+        If an optimizer takes 100 steps and its parameters are never at w, the process logs one line when it ends.
+        `logging.getLogger("adamplus").setLevel("ERROR")` turns it off.
+        """
         return self.train(False)
 
     @contextmanager
