@@ -77,4 +77,4 @@ clean:
 	rm -rf .venv $(OLDEST) .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* build dist runs/demo
 	rm -f src/adamplus/optim/_execution/native.c.so src/adamplus/optim/_execution/native.c.so.new
 	find src tests benchmarks docs examples -name __pycache__ -prune -exec rm -rf {} +
-	-rmdir runs 2>/dev/null
+	rmdir runs 2>/dev/null || true
