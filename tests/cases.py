@@ -25,7 +25,7 @@ EXECUTIONS: dict[str, dict[str, Any]] = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "coupled": {"weight_decay": 0.05},
-    "decoupled": {"weight_decay": 0.05, "decoupled_weight_decay": True},
+    "decoupled": {"weight_decay": 0.01, "decoupled_weight_decay": True},
     "maximize": {"maximize": True, "weight_decay": 0.05},
     "group": {"norm_scope": "group"},
     "tensor": {"norm_scope": "tensor"},
@@ -40,6 +40,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def pair(name: str, groups: Sequence[dict[str, Any]], execution: dict[str, Any]) -> tuple[AdamPlus, AdamPlusReference]:
     """An optimizer of the family over `groups`, and its reference over float64 copies of the same parameters."""
     cls, powers = FAMILY[name]
+    groups = [{"lr": 0.1, **group} for group in groups]
     copies = [{**group, "params": [float64_copy(p) for p in group["params"]]} for group in groups]
     return cls([dict(group) for group in groups], **execution), AdamPlusReference(copies, **powers)
 
@@ -148,7 +149,7 @@ settings = st.fixed_dictionaries(
     {
         "lr": st.floats(1e-3, 0.5),
         "beta": st.one_of(st.just(1.0), st.floats(0.05, 0.99)),  # 1 − β is rounded, too
-        "weight_decay": st.sampled_from([0.0, 0.1]),
+        "weight_decay": st.sampled_from([0.0, 0.02]),  # lr·weight_decay may be 0.01
         "decoupled_weight_decay": st.booleans(),
         "maximize": st.booleans(),
         "norm_scope": st.sampled_from(["global", "group", "tensor"]),

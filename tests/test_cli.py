@@ -176,7 +176,7 @@ def test_without_the_lab_the_error_says_what_to_install(missing: str):
     code = f"import sys; sys.modules[{missing!r}] = None; import adamplus.cli"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "pip install 'adamplus[lab]'" in done.stderr
+    assert "pip install -e '.[lab]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

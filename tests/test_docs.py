@@ -49,7 +49,7 @@ def test_the_readme_shows_a_training_loop():
     assert "optimizer.step()" in code
 
 
-@pytest.mark.parametrize("name", adamplus.__all__)
+@pytest.mark.parametrize("name", [name for name in adamplus.__all__ if callable(getattr(adamplus, name))])
 def test_every_public_name_has_a_summary_and_an_example(name: str):
     documentation = getattr(adamplus, name).__doc__
     assert documentation

@@ -8,7 +8,7 @@ import adamplus
 from adamplus import NIGT, AdamPlus, NAdamPlus
 
 SIGNATURE = {
-    "lr": 0.1,
+    "lr": 1.0,
     "beta": 0.1,
     "beta_power": 1.0,
     "norm_power": 0.5,

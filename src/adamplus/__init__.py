@@ -4,6 +4,7 @@ from . import rivals as rivals
 from . import theory as theory
 from .optim import (
     NIGT,
+    PAPER,
     AdamPlus,
     AdamPlusReference,
     NAdamPlus,
@@ -12,6 +13,7 @@ from .optim import (
     SpectralPlusReference,
     Stats,
     cifar_schedule,
+    lr_from_sgd,
     spectral_groups,
     update_bn,
 )
@@ -20,6 +22,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "NIGT",
+    "PAPER",
     "AdamPlus",
     "AdamPlusReference",
     "NAdamPlus",
@@ -28,6 +31,7 @@ __all__ = [
     "SpectralPlusReference",
     "Stats",
     "cifar_schedule",
+    "lr_from_sgd",
     "spectral_groups",
     "update_bn",
 ]

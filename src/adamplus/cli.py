@@ -1,5 +1,6 @@
 """The command line `adamplus`: registers the commands."""
 
+import logging
 import sys
 from importlib.util import find_spec
 from io import TextIOWrapper
@@ -13,8 +14,8 @@ try:
         raise ModuleNotFoundError(name="matplotlib")
 except ModuleNotFoundError as _missing:
     raise SystemExit(
-        f"adamplus: the commands need {_missing.name}, which is not installed: pip install 'adamplus[lab]' "
-        "(in a clone: pip install -e '.[lab]')"
+        f"adamplus: the commands need {_missing.name}, which is not installed: in your clone, run "
+        "pip install -e '.[lab]'"
     ) from None
 
 app: typer.Typer = typer.Typer(
@@ -36,6 +37,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ⁺ shows a question mark
+    # The commands evaluate at w where they report a model, and measure steps of optimizers that train nothing.
+    logging.getLogger("adamplus").setLevel(logging.ERROR)
     app(prog_name="adamplus")
 
 

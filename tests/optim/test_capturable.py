@@ -14,7 +14,7 @@ from adamplus.optim._norm import combine
 SETTINGS: list[dict[str, Any]] = [
     {},
     {"lr": torch.tensor(0.1), "beta": torch.tensor(0.1)},
-    {"weight_decay": 0.1, "decoupled_weight_decay": True, "lr": torch.tensor(0.1)},
+    {"weight_decay": 0.05, "decoupled_weight_decay": True, "lr": torch.tensor(0.1)},
     {"norm_scope": "tensor", "maximize": True, "eps": 0.0},
     {"foreach": False},
 ]

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 import torch
-from cases import small_model, train, values
+from cases import NoHostRead, small_model, train, values
 from torch import nn
 
-from adamplus import NIGT, AdamPlus, NAdamPlus, update_bn
+from adamplus import NIGT, AdamPlus, NAdamPlus, SpectralPlus, update_bn
 from adamplus.optim._execution import native
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -42,6 +42,20 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"fused": True, "differentiable": True}, RuntimeError, "`fused` does not support `differentiable`"),
     ({"foreach": True, "differentiable": True}, RuntimeError, "exclude each other: leave foreach=None"),
     ({"capturable": True, "differentiable": True}, RuntimeError, "exclude each other: a graph has no autograd"),
+    (
+        {"lr": 3.0, "weight_decay": 0.01, "decoupled_weight_decay": True},
+        ValueError,
+        r"lr=3 with weight_decay=0.01 takes 0.03 of it.*at most 0.01 .*are 3.3e-06 with this lr",
+    ),
+    (
+        {"lr": torch.tensor(0.25), "weight_decay": 0.05, "decoupled_weight_decay": True},
+        ValueError,
+        r"lr=0.25 with weight_decay=0.05 takes 0.013 of it",
+    ),
+    ({"betas": (0.9, 0.999)}, TypeError, r"AdamPlus has no betas: .* Pass beta = 1 − betas\[0\]"),
+    ({"momentum": 0.9}, TypeError, r"AdamPlus has no momentum: .* Pass beta = 1 − momentum \(momentum=0.9 is beta=0.1"),
+    ({"nesterov": True}, TypeError, "AdamPlus has no nesterov: gradients are always taken ahead of w.* Leave it out"),
+    ({"amsgrad": False}, TypeError, "AdamPlus has no amsgrad: it keeps no second moment. Leave it out"),
 ]
 
 
@@ -49,6 +63,58 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_a_bad_setting_is_named(settings: dict[str, Any], kind: type[Exception], words: str):
     with pytest.raises(kind, match=words):
         AdamPlus([nn.Parameter(torch.ones(1))], **settings)
+
+
+def test_an_unknown_setting_is_named_with_the_closest_known_one():
+    w: list[Any] = [nn.Parameter(torch.ones(1))]
+    misspelled: Any = {"wieght_decay": 0.1}
+    unlike: Any = {"trust": 0.1}
+    with pytest.raises(TypeError, match="NAdamPlus has no wieght_decay: did you mean weight_decay"):
+        NAdamPlus(w, **misspelled)
+    with pytest.raises(TypeError, match=r"AdamPlus has no trust: its settings are lr, beta, .*, process_group, "):
+        AdamPlus(w, **unlike)
+    with pytest.raises(TypeError, match="SpectralPlus has no betas"):
+        SpectralPlus(w, **cast("Any", {"betas": (0.9, 0.95)}))
+
+
+def test_a_group_may_have_keys_of_its_user():
+    optimizer = AdamPlus([{"params": [nn.Parameter(torch.ones(1))], "name": "head", "lr_scale": 0.5}])
+    assert optimizer.param_groups[0]["name"] == "head"
+
+
+@pytest.mark.parametrize("execution", [{"foreach": False}, {"foreach": True}, {"fused": True}])
+def test_a_schedule_that_makes_decoupled_decay_too_strong_is_refused(execution: dict[str, Any]):
+    """The step raises before anything changes. Half a percent of w in a step is allowed."""
+    if "fused" in execution:
+        pytest.importorskip("triton")
+    model = small_model()
+    optimizer = AdamPlus(model.parameters(), lr=0.5, weight_decay=0.01, decoupled_weight_decay=True, **execution)
+    train(model, optimizer, range(2))
+    optimizer.param_groups[0]["lr"] = 1.5
+    before, state = values(optimizer), copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(ValueError, match=r"takes 0\.015 of it"):
+        train(model, optimizer, range(2, 3))
+    same_state(state, optimizer.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(before, values(optimizer), strict=True))
+
+
+def test_a_tensor_lr_of_a_schedule_is_not_read():
+    """The host would wait for the device, so only the first value of a tensor is checked."""
+    model = small_model()
+    lr = torch.tensor(0.5)
+    optimizer = AdamPlus(model.parameters(), lr=lr, weight_decay=0.01, decoupled_weight_decay=True, capturable=True)
+    train(model, optimizer, range(2))
+    lr.fill_(1.5)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    with NoHostRead():
+        optimizer.step()
+
+
+def test_spectral_plus_may_decay_more():
+    """Its steps have one length, so decay of any strength only bounds the weights, by scale/λ."""
+    SpectralPlus([nn.Parameter(torch.ones(2, 2))], lr=0.36, weight_decay=0.1)
+    assert SpectralPlus([nn.Parameter(torch.ones(2, 2))]).defaults["weight_decay"] == 0.1
 
 
 def test_a_process_group_is_one():

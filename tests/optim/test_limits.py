@@ -84,7 +84,7 @@ def test_nigt_keeps_momentum_as_beta():
 
 def test_nadam_plus_is_adam_plus_with_the_powers_of_theorem_3():
     p, q = (nn.Parameter(torch.ones(5, dtype=torch.float64)) for _ in range(2))
-    one, two = NAdamPlus([p]), AdamPlus([q], beta_power=4 / 3, norm_power=2 / 3)
+    one, two = NAdamPlus([p], lr=1.0), AdamPlus([q], beta_power=4 / 3, norm_power=2 / 3)
     for n in noise():
         p.grad, q.grad = gradient(p, n), gradient(q, n)
         one.step()

@@ -20,7 +20,7 @@ from adamplus.optim._execution.fused import tables
 
 def trained(steps: int = 6, **settings: Any) -> tuple[nn.Sequential, AdamPlus]:
     model = small_model(dtype=torch.float64)
-    optimizer = AdamPlus(model.parameters(), **settings)
+    optimizer = AdamPlus(model.parameters(), **{"lr": 0.1, **settings})
     train(model, optimizer, range(steps))
     return model, optimizer
 
@@ -46,7 +46,7 @@ def test_train_holds_w_hat_and_eval_holds_w():
 
 def test_a_new_optimizer_is_in_train_mode_and_switching_it_moves_nothing():
     model = small_model()
-    optimizer = AdamPlus(model.parameters())
+    optimizer = AdamPlus(model.parameters(), lr=0.1)
     before = values(optimizer)
     assert optimizer.training
     assert not optimizer.eval().training
@@ -118,7 +118,7 @@ def test_a_part_that_is_called_module_is_no_wrapper():
             self.module, self.head = nn.Linear(6, 3), nn.Linear(3, 1)
 
     model = Net()
-    optimizer = AdamPlus(model.parameters())
+    optimizer = AdamPlus(model.parameters(), lr=0.1)
     optimizer.follow(model)
     model.module.eval()
     assert optimizer.training
@@ -163,7 +163,7 @@ def test_a_copy_and_a_pickle_of_a_followed_model_are_not_followed():
 
 def test_an_optimizer_of_the_same_parameters_takes_the_followers_place():
     model, first = trained()
-    second = AdamPlus(model.parameters())
+    second = AdamPlus(model.parameters(), lr=0.1)
     first.follow(model)
     second.follow(model)
     model.eval()
@@ -173,7 +173,7 @@ def test_an_optimizer_of_the_same_parameters_takes_the_followers_place():
 
 def test_optimizers_of_different_parameters_follow_together():
     model = small_model()
-    first, second = AdamPlus(model[0].parameters()), AdamPlus(model[2].parameters())
+    first, second = AdamPlus(model[0].parameters(), lr=0.1), AdamPlus(model[2].parameters())
     called = []
     vars(model)["train"] = lambda mode=True: called.append(mode) or nn.Module.train(model, mode)  # another library's
     first.follow(model)
@@ -222,7 +222,7 @@ class Net(nn.Module):
 @pytest.mark.parametrize("follow", [True, False])
 def test_update_bn_measures_at_w_and_leaves_the_rest_alone(mode: bool, follow: bool):
     model = Net()
-    optimizer = AdamPlus(model.parameters())
+    optimizer = AdamPlus(model.parameters(), lr=0.1)
     if follow:
         optimizer.follow(model)
     train(model, optimizer, range(5))
@@ -245,7 +245,7 @@ def test_update_bn_measures_at_w_and_leaves_the_rest_alone(mode: bool, follow: b
 def test_update_bn_averages_over_passes_of_a_layer_that_is_used_twice():
     norm = nn.BatchNorm1d(3)
     model = nn.Sequential(norm, nn.Linear(3, 3), norm)
-    optimizer = AdamPlus(model.parameters())
+    optimizer = AdamPlus(model.parameters(), lr=0.1)
     norm(torch.randn(8, 3))
     count = norm.num_batches_tracked
     batches = [torch.randn(8, 3) for _ in range(3)]
@@ -262,7 +262,7 @@ def test_update_bn_averages_over_passes_of_a_layer_that_is_used_twice():
 
 def test_update_bn_takes_tensors_and_a_device_and_refuses_an_empty_loader():
     model = Net()
-    optimizer = AdamPlus(model.parameters())
+    optimizer = AdamPlus(model.parameters(), lr=0.1)
     update_bn([torch.randn(8, 6)], model, optimizer, device="cpu")
     assert model.norm.running_mean is not None
     before = model.norm.running_mean.clone()
@@ -274,7 +274,7 @@ def test_update_bn_takes_tensors_and_a_device_and_refuses_an_empty_loader():
 
 def test_update_bn_comes_back_from_an_exception():
     model = Net()
-    optimizer = AdamPlus(model.parameters())
+    optimizer = AdamPlus(model.parameters(), lr=0.1)
     with pytest.raises(RuntimeError):
         update_bn([torch.randn(8, 5)], model, optimizer)
     assert model.training
@@ -285,7 +285,7 @@ def test_update_bn_comes_back_from_an_exception():
 @pytest.mark.parametrize("bad", [0, 1])
 def test_update_bn_leaves_statistics_as_they_were_when_a_batch_fails(bad: int):
     model = Net()
-    optimizer = AdamPlus(model.parameters())
+    optimizer = AdamPlus(model.parameters(), lr=0.1)
     train(model, optimizer, range(3))
     before = {name: buffer.clone() for name, buffer in model.norm.named_buffers()}
     batches = [torch.randn(8, 6), torch.randn(8, 6)]
@@ -349,7 +349,7 @@ def test_accelerate_switches_under_the_same_names():
 def test_switching_after_the_model_is_gone_or_before_fsdp_was_there(monkeypatch: pytest.MonkeyPatch):
     """A followed model is known, so that FSDP2 can drop what it has gathered; there need be neither."""
     model = small_model()
-    optimizer = AdamPlus(model.parameters())
+    optimizer = AdamPlus(model.parameters(), lr=0.1)
     optimizer.follow(model)
     with monkeypatch.context() as patch:
         patch.delitem(sys.modules, "torch.distributed.fsdp", raising=False)
@@ -363,8 +363,8 @@ def test_switching_after_the_model_is_gone_or_before_fsdp_was_there(monkeypatch:
 
 def test_a_replaced_follower_is_gone_from_behind_others_too():
     model: Any = small_model(dtype=torch.float64)
-    first, other = AdamPlus(model[0].parameters()), AdamPlus(model[2].parameters())
-    second = AdamPlus(model[0].parameters())
+    first, other = AdamPlus(model[0].parameters(), lr=0.1), AdamPlus(model[2].parameters())
+    second = AdamPlus(model[0].parameters(), lr=0.1)
     for optimizer in (first, other, second):
         optimizer.follow(model)
     for optimizer, steps in ((first, range(3)), (second, range(3, 6))):
@@ -381,7 +381,7 @@ def test_a_followed_model_is_freed_with_its_last_reference(nested: bool):
     model, optimizer = trained()
     optimizer.follow(model)
     if nested:
-        AdamPlus(model[0].parameters()).follow(model)
+        AdamPlus(model[0].parameters(), lr=0.1).follow(model)
     held, switch = weakref.ref(model), model.train
     gc.disable()
     try:

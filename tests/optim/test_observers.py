@@ -63,7 +63,7 @@ def test_schedulers_count_steps():
     scheduler = lr_scheduler.ExponentialLR(optimizer, 0.5)
     optimizer.step()
     scheduler.step()  # warns, and warnings are errors here, if it has not seen the step
-    assert optimizer.param_groups[0]["lr"] == 0.05
+    assert optimizer.param_groups[0]["lr"] == 0.5
 
 
 def test_hooks_of_a_subclass_that_overrides_step_are_called_once():

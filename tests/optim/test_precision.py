@@ -73,7 +73,8 @@ def test_16_bit_parameters_stay_beside_the_reference(
     """30 steps round ŵ twice each, by at most eps/2, and a 16-bit z once more: 60 eps bounds it, and 10 do."""
     start = torch.randn(2000).to(dtype)
     p, q = nn.Parameter(start.clone()), nn.Parameter(start.double())
-    optimizer, reference = AdamPlus([p], state_dtype=state_dtype, **EXECUTIONS[execution]), AdamPlusReference([q])
+    optimizer = AdamPlus([p], lr=0.1, state_dtype=state_dtype, **EXECUTIONS[execution])
+    reference = AdamPlusReference([q], lr=0.1)
     for _ in range(30):
         g = (q.detach() + torch.randn(2000)).to(dtype)
         p.grad, q.grad = g, g.double()
@@ -90,8 +91,8 @@ def test_a_z_wider_than_its_parameter_is_used_in_full(execution: str):
     p, q = nn.Parameter(torch.randn(500)), nn.Parameter(torch.zeros(500, dtype=torch.float64))
     q.data.copy_(p.data)
     optimizer, reference = (
-        AdamPlus([p], state_dtype=torch.float64, **EXECUTIONS[execution]),
-        AdamPlusReference([q]),
+        AdamPlus([p], lr=0.1, state_dtype=torch.float64, **EXECUTIONS[execution]),
+        AdamPlusReference([q], lr=0.1),
     )
     for _ in range(30):
         g = torch.randn(500)

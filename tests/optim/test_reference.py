@@ -51,10 +51,10 @@ def test_gradients_are_taken_the_given_number_of_steps_ahead(lookahead: float | 
 
 
 def test_both_kinds_of_weight_decay_match_arithmetic_by_hand():
-    for decoupled, w_next in ((False, 2.0 - 0.5 * (4.0 + 0.1 * 2.0)), (True, (1 - 0.5 * 0.1) * 2.0 - 0.5 * 4.0)):
+    for decoupled, w_next in ((False, 2.0 - 0.5 * (4.0 + 0.02 * 2.0)), (True, (1 - 0.5 * 0.02) * 2.0 - 0.5 * 4.0)):
         w = torch.nn.Parameter(torch.tensor([2.0], dtype=torch.float64))
         optimizer = AdamPlusReference(
-            [w], lr=0.5, beta=1.0, norm_power=0.0, weight_decay=0.1, decoupled_weight_decay=decoupled
+            [w], lr=0.5, beta=1.0, norm_power=0.0, weight_decay=0.02, decoupled_weight_decay=decoupled
         )
         w.grad = torch.tensor([4.0], dtype=torch.float64)
         optimizer.step()

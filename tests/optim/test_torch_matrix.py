@@ -40,7 +40,7 @@ def inputs(device: Any, dtype: Any = None) -> list[OptimizerInput]:
         "non-default lr": {"lr": 0.01},
         "tensor lr": {"lr": torch.tensor(0.01)},
         "weight_decay": {"weight_decay": 0.1},
-        "decoupled": {"weight_decay": 0.1, "decoupled_weight_decay": True},
+        "decoupled": {"weight_decay": 0.003, "decoupled_weight_decay": True},
         "maximize": {"weight_decay": 0.1, "maximize": True},
         "tensor scope": {"norm_scope": "tensor"},
     }

@@ -1,4 +1,4 @@
-"""Measure and compare optimizers (`pip install 'adamplus[lab]'`).
+"""Measure and compare optimizers (`pip install -e '.[lab]'` in a clone).
 
 compare(["digits"], ["adam-plus", "adam"], seeds=3)    train tasks with several optimizers
 report(Path("runs"))                                   tables, figures and a page of stored runs

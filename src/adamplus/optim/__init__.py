@@ -9,9 +9,11 @@ from ._schedules import ReduceOnPlateau, cifar_schedule
 from ._spectral_groups import spectral_groups
 from ._spectral_plus import SpectralPlus
 from ._spectral_reference import SpectralPlusReference
+from ._start import PAPER, lr_from_sgd
 
 __all__ = [
     "NIGT",
+    "PAPER",
     "AdamPlus",
     "AdamPlusReference",
     "NAdamPlus",
@@ -20,6 +22,7 @@ __all__ = [
     "SpectralPlusReference",
     "Stats",
     "cifar_schedule",
+    "lr_from_sgd",
     "spectral_groups",
     "update_bn",
 ]

@@ -8,10 +8,11 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.optim.optimizer import ParamsT
 
-from . import _settings
+from . import _foreign, _settings
 from ._agreement import JointError
 from ._checkpoint import is_called_by
 from ._execution import Gathered, capturing, choose, refuse_fused, refuse_step
+from ._never_at_w import Watch
 from ._optimizer import ExtrapolatingOptimizer
 from ._ranks import Joint, refuse_process_group
 
@@ -33,14 +34,16 @@ class AdamPlus(ExtrapolatingOptimizer):
     Args:
         params: parameters, named parameters or parameter groups, as in torch.optim. Groups may differ in `lr` to
             `maximize`, `norm_scope`, `state_dtype` and `stochastic_rounding`.
-        lr: α, a float or a 0-dim tensor. Put a tensor on the parameters' device, or every step copies it there.
+        lr: α, a float or a 0-dim tensor. Put a tensor on the parameters' device, or every step copies it there. Search
+            from 0.1 to 10. The paper has 0.1 (`adamplus.PAPER`). `adamplus.lr_from_sgd` starts from a rate of SGD.
         beta: β in (0, 1], the weight of the new gradient; a float or a 0-dim tensor. 1 is SGD with an adaptive step.
         beta_power: a, the power of β in the step size.
         norm_power: p in [0, 1], the power of ‖z‖ that divides the step.
         eps: ε₀, the smallest value that the step is divided by.
         lookahead: ℓ, how many steps ahead of w gradients are taken. 0 takes them at w. Default: the paper's 1/β − 1.
         weight_decay: λ. The gradient becomes g + λ ŵ.
-        decoupled_weight_decay: shrink w to (1 − lr·λ) w before the step, instead of adding λ ŵ to the gradient.
+        decoupled_weight_decay: shrink w to (1 − lr·λ) w before the step, instead of adding λ ŵ to the gradient. lr·λ
+            may be at most 0.01. For AdamW's decay, pass its lr·λ divided by this lr, which is much larger.
         maximize: maximize the objective instead of minimizing it.
         foreach: process many tensors per call (True) or one (False). Default: True, unless a parameter is a tensor
             subclass.
@@ -60,7 +63,7 @@ class AdamPlus(ExtrapolatingOptimizer):
 
     Example:
         >>> model = torch.nn.Linear(3, 1)
-        >>> optimizer = adamplus.AdamPlus(model.parameters(), lr=0.1, beta=0.1)
+        >>> optimizer = adamplus.AdamPlus(model.parameters(), lr=1.0, beta=0.1)
         >>> optimizer.follow(model)
         >>> x, y = torch.randn(64, 3), torch.randn(64, 1)
         >>> for _ in range(3):
@@ -75,10 +78,11 @@ class AdamPlus(ExtrapolatingOptimizer):
         Liu, Zhang, Orabona and Yang, *Adam⁺: A Stochastic Method with Adaptive Variance Reduction*, 2020.
     """
 
+    @_foreign.explained
     def __init__(
         self,
         params: ParamsT,
-        lr: float | Tensor = 0.1,
+        lr: float | Tensor = 1.0,
         beta: float | Tensor = 0.1,
         *,
         beta_power: float = 1.0,
@@ -126,7 +130,7 @@ class AdamPlus(ExtrapolatingOptimizer):
             )
         self.process_group: ProcessGroup | None = process_group
         # A new attribute would make torch.compile compile a step again, so all of them are set here.
-        self._training, self._torn, self._captured = True, False, []
+        self._training, self._torn, self._captured, self._watch = True, False, [], Watch()
         super().__init__(params, defaults)
 
     NAME: ClassVar[str] = "Adam⁺"

@@ -38,7 +38,7 @@ class NAdamPlus(AdamPlus):
 
     Args:
         params: parameters or parameter groups, as in `AdamPlus`.
-        lr: α.
+        lr: α. It is larger than that of Adam⁺, because the power of β is.
         beta: β in (0, 1], the weight of the new gradient.
         beta_power: a, the power of β in the step size.
         norm_power: p in [0, 1], the power of ‖z‖ that divides the step.
@@ -59,7 +59,7 @@ class NAdamPlus(AdamPlus):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | Tensor = 0.1,
+        lr: float | Tensor = 3.0,
         beta: float | Tensor = 0.1,
         *,
         beta_power: float = 4 / 3,

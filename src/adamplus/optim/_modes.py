@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from ._execution import PLAIN, real
 from ._layout import local
+from ._never_at_w import Watch
 from ._state import refuse_other_data
 
 
@@ -26,6 +27,8 @@ class Switchable(Optimizer):
     """Whether a step or a switch failed halfway."""
     _model_mode: bool | None = None
     """Mode to which a followed model was switched last."""
+    _watch: Watch
+    """Whether the parameters have ever been at w."""
     _known: Sequence["ReferenceType[nn.Module]"] = ()
     """Models that hold the parameters."""
 
@@ -54,6 +57,8 @@ class Switchable(Optimizer):
                 self._after_failed_switch(error)
                 raise
             self._training = mode
+            if not mode:
+                self._watch.is_at_w()
             for group in self.param_groups:
                 group["training"] = mode
             for known in self._known:
@@ -62,7 +67,11 @@ class Switchable(Optimizer):
         return self
 
     def eval(self) -> Self:
-        """Put w, the point to evaluate and to ship, into the parameters. Does nothing if they are there."""
+        """Put w, the point to evaluate and to ship, into the parameters. Does nothing if they are there.
+
+        If an optimizer takes 100 steps and its parameters are never at w, the process logs one line when it ends.
+        `logging.getLogger("adamplus").setLevel("ERROR")` turns it off.
+        """
         return self.train(False)
 
     @contextmanager

@@ -9,11 +9,16 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
+from . import _foreign
 from ._checkpoint import dtypes_by_name, is_called_by_checkpoint, loading
 from ._execution import Columns
 from ._layout import ORDINARY, is_sharded
 from ._modes import Switchable
+from ._never_at_w import ENOUGH, Watch
 from ._state import new_record, new_states, refuse_dtype, separate, suit
+
+INTERNAL = ("params", "param_names", "record", "training", "layout", "extrapolated")
+"""Entries of a group that are not settings."""
 
 
 class Stats(NamedTuple):
@@ -50,6 +55,7 @@ class ExtrapolatingOptimizer(Switchable):
 
     def _check_group(self, settings: dict[str, Any], given: dict[str, Any]) -> None:
         """Raise for a new group that has these settings, of which these were given and the others are defaults."""
+        _foreign.refuse(type(self).__name__, given)
         self._check(settings)
 
     def _check_parameters(self, group: dict[str, Any]) -> None:
@@ -134,6 +140,9 @@ class ExtrapolatingOptimizer(Switchable):
         except BaseException:  # Ctrl-C may come between two tensors
             self._torn = True
             raise
+        self._watch.steps += 1
+        if self._watch.steps == ENOUGH and any(map(_looks_ahead, self.param_groups)):
+            self._watch.trains(type(self).__name__)
         return loss
 
     def _is_shared(self) -> bool:
@@ -242,7 +251,28 @@ class ExtrapolatingOptimizer(Switchable):
             self._warn_of_another_mode()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_torn": self._torn, "_training": self._training, "_captured": []}
+        return {
+            **super().__getstate__(),
+            "_torn": self._torn,
+            "_training": self._training,
+            "_captured": [],
+            "_watch": Watch(),
+        }
+
+    def __repr__(self) -> str:
+        """The settings of each group, and where the parameters are."""
+        lines = [f"{type(self).__name__} (", f"parameters at {'ŵ, to train' if self.training else 'w, to evaluate'}"]
+        for i, group in enumerate(self.param_groups):
+            count = len(group["params"])
+            lines += [f"Parameter Group {i}", f"    params: {count} tensor{'s' * (count != 1)}"]
+            lines += [f"    {name}: {value}" for name, value in group.items() if name not in INTERNAL]
+        return "\n".join([*lines, ")"])
+
+
+def _looks_ahead(group: dict[str, Any]) -> bool:
+    """Whether a group takes gradients ahead of w, so that w and ŵ differ."""
+    is_sgd = not isinstance(group["beta"], Tensor) and group["beta"] == 1
+    return not is_sgd if group["lookahead"] is None else group["lookahead"] != 0
 
 
 def _observed(optimizer: Optimizer) -> bool:

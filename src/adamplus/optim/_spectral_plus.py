@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from . import _settings
+from . import _foreign, _settings
 from ._agreement import JointError
 from ._algorithm import Group, Part, scalar
 from ._cuts import Cut
@@ -27,6 +27,7 @@ from ._execution import (
     whole,
 )
 from ._layout import alone, is_sharded, is_split, local
+from ._never_at_w import Watch
 from ._optimizer import ExtrapolatingOptimizer, Stats
 from ._orthogonal import GEOMETRIES, check_geometry
 from ._spectral import known_direction, spectral_plus
@@ -118,6 +119,7 @@ class SpectralPlus(ExtrapolatingOptimizer):
     _ranks: MatrixRanks | None = None
     """The ranks that have parts of this rank's matrices, or None if it has all of each matrix."""
 
+    @_foreign.explained
     def __init__(
         self,
         params: ParamsT,
@@ -159,7 +161,7 @@ class SpectralPlus(ExtrapolatingOptimizer):
         }
         self._check(defaults)
         # A new attribute would make torch.compile compile a step again, so all of them are set here.
-        self._training, self._torn, self._captured = True, False, []
+        self._training, self._torn, self._captured, self._watch = True, False, [], Watch()
         super().__init__(params, defaults)
 
     def _check(self, settings: dict[str, Any]) -> None:

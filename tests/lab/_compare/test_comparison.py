@@ -563,7 +563,7 @@ def test_an_optimizer_that_is_not_installed_is_reported_before_any_run(
 def test_if_ray_is_missing_the_error_says_how_to_install_it(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(sys.modules, "adamplus.lab.engines.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'adamplus[ray]'" in output(task, "--engine", "ray", "--out", tmp_path, status=2)
+    assert "pip install -e '.[ray]'" in output(task, "--engine", "ray", "--out", tmp_path, status=2)
 
 
 def test_lists_are_cut_at_commas_outside_parentheses():

@@ -347,7 +347,7 @@ def test_without_a_library_the_error_names_it_and_the_rest_is_written(
     for module in [module for module in sys.modules if module.split(".")[0] == name]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=rf"{name}.* not installed: pip install 'adamplus\[lab\]'"):
+    with pytest.raises(InputError, match=rf"{name}.* not installed: in your clone, run pip install -e '.\[lab\]'"):
         report(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} - {"runs"} == written
 
@@ -408,7 +408,7 @@ def test_a_comparison_succeeds_without_a_library_that_its_report_needs(tmp_path:
     monkeypatch.setitem(sys.modules, "scipy.special", None)
     (line,) = printed(tmp_path, 400)
     assert line.startswith("The report is incomplete: intervals need scipy")
-    assert line.endswith("pip install 'adamplus[lab]'")
+    assert line.endswith("pip install -e '.[lab]'")
     result = CliRunner().invoke(app, ["report", str(tmp_path)], env={"COLUMNS": "400", "TERM": "dumb"})
     assert result.exit_code == 2
-    assert "pip install 'adamplus[lab]'" in result.output
+    assert "pip install -e '.[lab]'" in result.output

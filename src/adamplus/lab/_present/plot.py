@@ -33,7 +33,9 @@ def drawing(folder: Path) -> Iterator[None]:
     try:
         from matplotlib import rc_context
     except ModuleNotFoundError as error:
-        raise InputError(f"figures need {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
+        raise InputError(
+            f"figures need {error.name}, which is not installed: in your clone, run pip install -e '.[lab]'"
+        ) from None
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # a sign of a name; it is drawn as a box

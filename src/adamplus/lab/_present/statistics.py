@@ -44,7 +44,9 @@ def student(freedom: int) -> float:
     try:
         from scipy.special import stdtrit
     except ModuleNotFoundError as error:
-        raise InputError(f"intervals need {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
+        raise InputError(
+            f"intervals need {error.name}, which is not installed: in your clone, run pip install -e '.[lab]'"
+        ) from None
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 

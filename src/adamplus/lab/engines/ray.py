@@ -27,7 +27,9 @@ try:
     import ray
     from ray.exceptions import RayError, RayTaskError
 except ImportError:
-    raise InputError("--engine ray needs Ray, which is not installed: pip install 'adamplus[ray]'") from None
+    raise InputError(
+        "--engine ray needs Ray, which is not installed: in your clone, run pip install -e '.[ray]'"
+    ) from None
 
 TOKEN = ".token"
 """A file of the store by which workers find out whether they see it."""

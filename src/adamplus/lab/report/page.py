@@ -38,7 +38,9 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ModuleNotFoundError as error:
-        raise InputError(f"the page needs {error.name}, which is not installed: pip install 'adamplus[lab]'") from None
+        raise InputError(
+            f"the page needs {error.name}, which is not installed: in your clone, run pip install -e '.[lab]'"
+        ) from None
     return get_plotlyjs()
 
 

@@ -406,8 +406,8 @@ def test_a_captured_step_does_not_change_the_tables_of_eager_steps(monkeypatch: 
     assert captured.tables.settings.data_ptr() != eager.tables.settings.data_ptr()
     assert captured.tables.at == [p.grad.data_ptr() or 16 for p in captured.params]
     assert captured.tables.settings[0, 0] == 0.7
-    assert eager.tables.settings[0, 0] == 0.1
-    optimizer.param_groups[0]["lr"] = 0.1
+    assert eager.tables.settings[0, 0] == 1.0
+    optimizer.param_groups[0]["lr"] = 1.0
     optimizer.step()
     assert optimizer.stats().step == 4
 

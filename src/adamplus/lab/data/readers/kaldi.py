@@ -248,5 +248,7 @@ def _kaldiio() -> Any:
     try:
         from kaldiio import matio
     except ModuleNotFoundError:
-        raise InputError("Kaldi archives need kaldiio, which is not installed: pip install 'adamplus[lab]'") from None
+        raise InputError(
+            "Kaldi archives need kaldiio, which is not installed: in your clone, run pip install -e '.[lab]'"
+        ) from None
     return matio

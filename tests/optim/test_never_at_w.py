@@ -1,0 +1,129 @@
+"""A run that never puts w into its parameters leaves a message in the log when the process ends. No other does."""
+
+import copy
+import logging
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from cases import small_model, train
+from torch import nn
+
+from adamplus import AdamPlus, SpectralPlus
+from adamplus.optim import _never_at_w
+from adamplus.optim._never_at_w import ENOUGH
+
+
+@pytest.fixture(name="report")
+def _report(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What the end of the process would log. No optimizer of another test counts."""
+    monkeypatch.setattr(_never_at_w, "_NEVER_AT_W", {})
+    monkeypatch.setattr(sys, "last_value", None, raising=False)
+    monkeypatch.delenv("RANK", raising=False)
+
+    def messages() -> list[str]:
+        with caplog.at_level(logging.WARNING, "adamplus"):
+            _never_at_w._report()
+        return [record.getMessage() for record in caplog.records]
+
+    return messages
+
+
+def trained(steps: int = ENOUGH, **settings: Any) -> tuple[nn.Module, AdamPlus]:
+    model = small_model()
+    optimizer = AdamPlus(model.parameters(), lr=0.01, **settings)
+    train(model, optimizer, range(steps))
+    return model, optimizer
+
+
+def at_w_for_a_block(optimizer: AdamPlus) -> None:
+    with optimizer.averaged():
+        pass
+
+
+def test_a_run_that_was_never_at_w_is_reported(report: Callable[[], list[str]]):
+    trained(ENOUGH + 3)
+    model = small_model()
+    train(model, SpectralPlus(model.parameters(), geometry="sign"), range(ENOUGH))
+    (message,) = report()
+    assert f"AdamPlus took {ENOUGH + 3} steps" in message
+    assert "Call optimizer.eval() before you evaluate or save the model" in message
+
+
+def test_a_followed_model_that_was_never_in_eval_mode_is_reported(report: Callable[[], list[str]]):
+    model = small_model()
+    optimizer = AdamPlus(model.parameters(), lr=0.01)
+    optimizer.follow(model)
+    train(model, optimizer, range(ENOUGH))
+    optimizer.state_dict()
+    assert len(report()) == 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model, optimizer: optimizer.eval().train(),
+        lambda model, optimizer: optimizer.follow(model) or model.eval().train(),
+        lambda model, optimizer: at_w_for_a_block(optimizer),
+    ],
+)
+def test_a_run_that_was_at_w_is_not_reported(when: str, use: Callable[..., Any], report: Callable[[], list[str]]):
+    model, optimizer = trained(2 if when == "before" else ENOUGH)
+    use(model, optimizer)
+    train(model, optimizer, range(ENOUGH))
+    assert not report()
+
+
+@pytest.mark.parametrize("settings", [{"beta": 1.0}, {"lookahead": 0.0}])
+def test_a_run_whose_two_points_are_one_is_not_reported(settings: dict[str, Any], report: Callable[[], list[str]]):
+    trained(**settings)
+    assert not report()
+
+
+def test_a_run_with_a_tensor_beta_is_reported(report: Callable[[], list[str]]):
+    trained(beta=torch.tensor(0.5))
+    assert report()
+
+
+def test_a_short_run_is_not_reported(report: Callable[[], list[str]]):
+    trained(ENOUGH - 1)
+    assert not report()
+
+
+def test_a_copy_counts_its_own_steps(report: Callable[[], list[str]]):
+    model, optimizer = trained(ENOUGH - 1)
+    copies = [copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))]
+    assert all(one._watch.steps == 0 for one in copies)
+    copies[0].eval()
+    train(model, optimizer, range(1))
+    assert report()
+
+
+def test_a_run_that_failed_is_not_reported(report: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch):
+    trained()
+    monkeypatch.setattr(sys, "last_value", ZeroDivisionError(), raising=False)
+    assert not report()
+
+
+def test_only_the_first_rank_reports(report: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch):
+    trained()
+    monkeypatch.setenv("RANK", "1")
+    assert not report()
+
+
+def test_the_message_comes_at_the_end_of_the_process_even_if_warnings_are_errors():
+    code = (
+        "import torch, adamplus\n"
+        "w = torch.nn.Parameter(torch.ones(1))\n"
+        "optimizer = adamplus.AdamPlus([w])\n"
+        "w.grad = torch.ones(1)\n"
+        f"for _ in range({ENOUGH}): optimizer.step()\n"
+        "del optimizer\n"
+    )
+    done = subprocess.run([sys.executable, "-Werror", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.startswith(f"adamplus: AdamPlus took {ENOUGH} steps, and its parameters were never at w")
