@@ -5,7 +5,7 @@ READY := .venv/.ready
 # One thread a worker: the tests are many small steps, and threads of several workers would only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: demo test test-all lint format bench figures clean
+.PHONY: demo test test-all lint format bench figures docs clean
 
 demo: $(READY)
 	$(BIN)/adamplus compare --tune 5 --seeds 3 --out runs/demo
@@ -37,11 +37,15 @@ figures: $(READY)
 	$(BIN)/python docs/tables/norm_cost.py
 	$(BIN)/python docs/tables/exchange_cost.py
 
+# The site, in site/: open site/index.html. A broken link, anchor or docstring is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 $(READY): pyproject.toml constraints.txt hatch_build.py src/adamplus/optim/_execution/native.c
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("adamplus needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,lab,ray]' -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,lab,ray,docs]' -c constraints.txt
 	@touch $(READY)
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .coverage build dist
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .coverage build dist site
