@@ -65,7 +65,7 @@ def test_gpt_spectral(run: Any, optimizer: str):
     rate = "0.02" if optimizer == "spectral-plus" else "0.002"
     printed = run("gpt_spectral.py", "--steps", "30", "--width", "32", "--optimizer", optimizer, "--lr", rate)
     (validation,) = numbers(printed, r"validation ([0-9.]+)")
-    assert validation < 4.5  # 5.5 at first
+    assert validation < 5.0  # 5.7 at first
     assert ("queries, keys, values" in printed) == (optimizer == "spectral-plus")
 
 
