@@ -3,9 +3,12 @@
 import doctest
 import importlib
 import json
+import os
 import pkgutil
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -165,3 +168,49 @@ def test_the_api_reference_has_every_public_name(module: str):
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
     public = {f"{module}.{name}" for name in importlib.import_module(module).__all__ if name != "problems"}
     assert public <= set(re.findall(r"^::: (\S+)$", pages, flags=re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation site, built with broken links and anchors as errors."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_the_site_loads_nothing_from_another_server(site: Path):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 25
+    for page in pages:
+        text = page.read_text()
+        loaded = re.findall(r"<(?:script|img|iframe|source)[^>]* src=\"([^\"]*)\"", text)
+        loaded += re.findall(r"<link[^>]* rel=\"(?:stylesheet|icon|preconnect|preload)\"[^>]*>", text)
+        assert not [target for target in loaded if "//" in target], page.name
+    for style in (site / "assets").rglob("*.css"):
+        assert not re.search(r"url\([\"']?https?:|@import", style.read_text()), style.name
+
+
+def test_the_site_has_every_page_and_can_be_searched(site: Path):
+    index = (site / "search" / "search_index.js").read_text()  # a script, so that it loads without a server
+    for page in (ROOT / "docs").rglob("*.md"):
+        name = page.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
+        assert (site / name).exists()
+        assert f'"{name}' in index
+    assert "results/reproduction/claims.html" in index
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert not [
+        page for page in (ROOT / "docs").rglob("*.md") if page.relative_to(ROOT / "docs").as_posix() not in navigation
+    ]
+
+
+def test_the_reference_shows_formulas_tables_and_examples(site: Path):
+    reference = (site / "api" / "index.html").read_text()
+    assert ".. math::" not in reference
+    assert "====" not in reference
+    assert reference.count("<math ") >= 5
+    assert reference.count('<span class="gp">') >= 30
+    assert re.search(r"<td>output head</td>\s*<td>sign</td>", reference)

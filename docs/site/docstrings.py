@@ -33,7 +33,8 @@ def mathml(latex: str) -> str:
     rows = [[cell.strip() for cell in row.split("&")] for row in latex.strip().split(r"\\")]
     cells = ["".join(f"<mtd>{_inner(cell)}</mtd>" for cell in row) for row in rows]
     table = "".join(f"<mtr>{row}</mtr>" for row in cells)
-    return f'<div class="formula"><math display="block"><mtable displaystyle="true">{table}</mtable></math></div>'
+    formula = f'<math display="block"><mtable displaystyle="true">{table}</mtable></math>'
+    return f'<div class="formula" tabindex="0">{formula}</div>'
 
 
 def _inner(latex: str) -> str:

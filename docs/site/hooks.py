@@ -54,6 +54,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return _outside_code(markdown, lambda text: LINK.sub(rewritten, text))
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Give the dialog of the search a name, for screen readers."""
+    search = 'data-md-component="search" role="dialog"'
+    return output.replace(search, f'{search} aria-label="Search"')
+
+
 def _outside_code(markdown: str, change: Callable[[str], str]) -> str:
     """The page with all text outside of fenced blocks changed."""
     parts: list[str] = []

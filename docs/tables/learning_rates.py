@@ -46,7 +46,9 @@ def table() -> str:
         found = []
         for build in builds:
             values = 100 * torch.tensor([train(build, EPOCHS, seed) for seed in SEEDS], dtype=torch.float64)
-            found.append(f"{values.mean():.1f} ± {values.std() / len(values) ** 0.5:.1f}")
+            found.append(
+                f"{values.mean():.1f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{values.std() / len(values) ** 0.5:.1f}"
+            )
         return found
 
     betas = (0.1, 0.3, 0.5, 0.9)

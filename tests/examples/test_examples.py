@@ -36,7 +36,7 @@ def test_digits(run: Any):
 
 
 def test_cifar10(run: Any, tmp_path: Path):
-    from data.writers import write_cifar
+    from data.writers import write_cifar  # pyright: ignore[reportMissingImports] - in tests/lab
 
     write_cifar(tmp_path, rows=30)
     printed = run("cifar10.py", "--data", str(tmp_path), "--epochs", "6", "--width", "4", "--images", "30")
