@@ -7,14 +7,19 @@ import os
 import pkgutil
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from typer.core import TyperGroup
+from typer.main import get_command
 
 import adamplus
+from adamplus.cli import app
 from adamplus.lab.bench.report import load
 from adamplus.lab.bench.table import markdown
 
@@ -58,6 +63,29 @@ def test_the_readme_is_short_and_its_training_loop_learns(capsys: pytest.Capture
     printed = re.search(r"# (0\.\d\d)$", code, flags=re.MULTILINE)
     assert printed
     assert accuracy == pytest.approx(float(printed[1]), abs=0.02)  # other processors round otherwise
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The words of the shell commands of a page, in fenced and in indented blocks."""
+    text = re.sub(r" *\\\n *", " ", page.read_text())
+    lines = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)).splitlines()
+    lines += re.findall(r"^    (adamplus .*)$", text, flags=re.MULTILINE)
+    return [words for line in lines if "…" not in line and (words := shlex.split(line, comments=True))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "results" not in page.parts], ids=name_of)
+def test_commands_have_the_options_that_they_are_shown_with(page: Path):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    for words in commands(page):
+        if words[0] == "make":
+            assert words[1] in targets, words
+        elif words[0] == "adamplus":
+            group: Any = get_command(app)
+            arguments, context = words[1:], None
+            while isinstance(group, TyperGroup):
+                context = group.make_context("adamplus", arguments, parent=context)
+                _, group, arguments = group.resolve_command(context, context._protected_args + context.args)
+            group.make_context("adamplus", arguments, parent=context)  # raises for what it does not know
 
 
 def test_blocks_that_are_not_run_are_python():
