@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, relu
 
 from adamplus import AdamPlus, update_bn
+from adamplus.lab import InputError
 from adamplus.lab.data import cifar
 from adamplus.lab.models import crop_and_flip
 
@@ -71,7 +72,10 @@ def main() -> None:
 
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    data = cifar.read("cifar10", args.data)
+    try:
+        data = cifar.read("cifar10", args.data)
+    except InputError as error:
+        raise SystemExit(f"{error}") from None
     x, y = prepared(data.train.images[: args.images], device), data.train.labels[: args.images].to(device)
     x_test, y_test = prepared(data.test.images, device), data.test.labels.to(device)
 

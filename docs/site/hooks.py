@@ -1,11 +1,13 @@
-"""Hooks of the site: results, changelog and contributing guide become pages, and links into the repository work.
+"""Hooks of the site: results, examples and others become pages, and links into the repository work.
 
 Pages link to each other by their places in the repository, as they are read there. In the site, a link to a page or
 picture of the site leads there. A link to any other file leads to `repo_url` of mkdocs.yml, and is text without it.
 """
 
+import base64
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from posixpath import join, normpath, relpath
 from typing import Any
@@ -28,12 +30,38 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, name, abs_src_path=str(path)))
     for name, place in PAGES.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / name)))
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        code = path.read_text(encoding="utf-8")
+        page = f"---\nsearch:\n  exclude: true\n---\n# {path.name}\n\n```python\n{code}```\n"
+        files.append(File.generated(config, f"examples/{path.stem}.md", content=page))
+    for path in sorted((ROOT / "examples").glob("*.ipynb")):
+        pictures: dict[str, bytes] = {}
+        page = "\n\n".join(cells(json.loads(path.read_text(encoding="utf-8")), pictures))
+        files.append(File.generated(config, f"examples/{path.stem}.md", content=page))
+        for name, content in pictures.items():
+            files.append(File.generated(config, f"examples/{name}", content=content))
     return files
+
+
+def cells(notebook: dict[str, Any], pictures: dict[str, bytes]) -> Iterator[str]:
+    """The cells of a notebook as Markdown. Its pictures are put into `pictures`, by their names."""
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        yield source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```"
+        for output in cell.get("outputs", ()):
+            if "text" in output:
+                yield "```text\n" + "".join(output["text"]).rstrip() + "\n```"
+            else:
+                name = f"{cell['id']}.png"
+                pictures[name] = base64.b64decode(output["data"]["image/png"])
+                yield f"![What the code above draws]({name})"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite the links of a page."""
     here = page.file.src_uri
+    if here.startswith("examples/"):
+        return markdown
     source = next((name for name, place in PAGES.items() if place == here), None)
     source = source or (here if here.startswith("results/") else f"docs/{here}")
 
@@ -43,8 +71,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return link[0]
         path = normpath(join(source, "..", target))
         place = PAGES.get(path, path.removeprefix("docs/"))
-        if path.startswith(("docs/", "results/")) or path in PAGES:
-            for found in (place, f"{place}/README.md", f"{place}/index.md"):
+        if path.startswith(("docs/", "examples/", "results/")) or path in PAGES:
+            for found in (place, f"{place}/README.md", re.sub(r"\.(py|ipynb)$", ".md", place)):
                 if files.get_file_from_path(found) is not None:
                     return f"{image}[{text}]({relpath(found, join(here, '..') or '.')}{anchor})"
         if not (ROOT / path).exists():
