@@ -37,8 +37,8 @@ class AdamPlusCallback(Callback):
     """
 
     def __init__(self, log: bool = True) -> None:
-        self.log = log
-        self._seen = 0  # steps when a batch ended last
+        self.log: bool = log
+        self._seen: int = 0  # steps when a batch ended last
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Wrap `trainer.save_checkpoint`, because Lightning has no hook for checkpoints of the weights alone."""

@@ -2,7 +2,7 @@
 
 from adamplus import AdamPlus, SpectralPlus
 
-OPTIMIZERS = (AdamPlus, SpectralPlus)
+OPTIMIZERS: tuple[type[AdamPlus], type[SpectralPlus]] = (AdamPlus, SpectralPlus)
 """The optimizers that the callbacks switch and log. `NAdamPlus` and `NIGT` are subclasses of `AdamPlus`."""
 
 

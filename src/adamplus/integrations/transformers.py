@@ -30,7 +30,7 @@ class AdamPlusCallback(TrainerCallback):
     """
 
     def __init__(self, log: bool = True) -> None:
-        self.log = log
+        self.log: bool = log
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
