@@ -37,7 +37,7 @@ class AdamPlusCallback(Callback):
     """
 
     def __init__(self, log: bool = True) -> None:
-        self.log: bool = log
+        self._logs: bool = log  # Lightning overwrites an attribute `log`
         self._seen: int = 0  # steps when a batch ended last
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -68,7 +68,7 @@ class AdamPlusCallback(Callback):
         """Log ‖z‖ and η of the last step."""
         every: int = trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue] - set by a connector
         step = trainer.global_step
-        if not (self.log and every and trainer.loggers and trainer.is_global_zero):
+        if not (self._logs and every and trainer.loggers and trainer.is_global_zero):
             return
         if step // every > self._seen // every:  # not at each batch of one step, if gradients are accumulated
             ours = _ours(trainer)
