@@ -20,7 +20,7 @@ else:
 class AdamPlusCallback(Callback):
     """Lightning callback that trains at ŵ, and evaluates, saves and finishes at w.
 
-    It switches every optimizer of adamplus in the run and leaves others alone. Every checkpoint of
+    It switches every AdamPlus and SpectralPlus of the run, and leaves other optimizers alone. Every checkpoint of
     `trainer.save_checkpoint` has w in the model and resumes bit for bit. This includes those of `ModelCheckpoint` and
     of the weights alone. After `fit()`, even if it failed, the model is at w.
 
@@ -46,14 +46,14 @@ class AdamPlusCallback(Callback):
             vars(trainer)["save_checkpoint"] = partial(_save_at_w, trainer)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Raise a TypeError if the run has no optimizer of adamplus."""
+        """Raise a TypeError if the run has neither AdamPlus nor SpectralPlus."""
         for optimizer in _ours(trainer):
             optimizer._know(pl_module)
         if not _ours(trainer):
             names = ", ".join(type(optimizer).__name__ for optimizer in trainer.optimizers) or "no optimizer"
             raise TypeError(
-                f"AdamPlusCallback needs an optimizer of adamplus, but configure_optimizers() gave {names}: "
-                "leave the callback out, or return an AdamPlus that is not wrapped"
+                f"AdamPlusCallback needs AdamPlus or SpectralPlus, but configure_optimizers() gave {names}: "
+                "leave the callback out, or return one of them that is not wrapped"
             )
         self._seen = trainer.global_step
 

@@ -35,12 +35,12 @@ class AdamPlusCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Raise a TypeError if the run has no optimizer of adamplus."""
+        """Raise a TypeError if the run has neither AdamPlus nor SpectralPlus."""
         optimizer = kwargs["optimizer"]
         given = _unwrapped(optimizer)
         if not isinstance(given, OPTIMIZERS):
             raise TypeError(
-                f"AdamPlusCallback needs an optimizer of adamplus, but the Trainer has {type(given).__name__}: "
+                f"AdamPlusCallback needs AdamPlus or SpectralPlus, but the Trainer has {type(given).__name__}: "
                 "leave the callback out, or pass optimizers=(AdamPlus(...), None)"
             )
         given._know(kwargs["model"])
