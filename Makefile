@@ -1,5 +1,5 @@
 # Each target works from a bare clone: it creates .venv, installs what it needs once, and runs.
-# On a machine without a GPU, PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu saves gigabytes of CUDA.
+# On a machine without a GPU, install torch's build for CPUs into .venv first: it saves gigabytes of CUDA.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # One thread a worker: the tests are many small steps, and threads of several workers would only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: demo test test-all test-oldest lint format bench figures clean
+.PHONY: demo test test-all test-oldest lint format bench figures docs clean
 
 demo: $(DEMO_READY)
 	$(BIN)/adamplus compare --tune 5 --seeds 3 --out runs/demo
@@ -49,6 +49,10 @@ figures: $(READY)
 	$(BIN)/python docs/tables/norm_cost.py
 	$(BIN)/python docs/tables/exchange_cost.py
 
+# The site, in site/: open site/index.html. A broken link, anchor or docstring is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 define CHECK_PYTHON
 @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("adamplus needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 endef
@@ -63,7 +67,7 @@ $(DEMO_READY): $(SOURCES)
 $(READY): $(SOURCES)
 	$(CHECK_PYTHON)
 	test -e $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) -e '.[dev,lab,ray]' -c constraints.txt
+	$(PIP) -e '.[dev,lab,ray,docs]' -c constraints.txt
 	@touch $(DEMO_READY) $(READY)
 
 $(OLDEST)/.ready: $(SOURCES) constraints-oldest.txt
@@ -74,7 +78,7 @@ $(OLDEST)/.ready: $(SOURCES) constraints-oldest.txt
 
 # What tests and the demo leave. Results of your own commands (runs/, theory/, reproduction/) stay.
 clean:
-	rm -rf .venv $(OLDEST) .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* build dist runs/demo
+	rm -rf .venv $(OLDEST) .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* build dist site runs/demo
 	rm -f src/adamplus/optim/_execution/native.c.so src/adamplus/optim/_execution/native.c.so.new
 	find src tests benchmarks docs examples -name __pycache__ -prune -exec rm -rf {} +
 	rmdir runs 2>/dev/null || true

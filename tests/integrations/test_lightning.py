@@ -12,10 +12,11 @@ import pytorch_lightning
 import torch
 from cases import batch, small_model, values
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from adamplus import AdamPlus
+from adamplus import AdamPlus, SpectralPlus, spectral_groups
 from adamplus.integrations.lightning import AdamPlusCallback
 from adamplus.optim._execution import plain
 
@@ -275,6 +276,93 @@ def test_several_optimizers_are_switched_and_other_classes_left_alone(tmp_path: 
             with first.averaged(), last.averaged():
                 at_w = [p.detach().clone() for p in model.parameters()]
     assert same(module.weights(), at_w)
+
+
+class Log(Logger):
+    """A logger that keeps everything in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[int, dict[str, float]]] = []
+
+    @property
+    def name(self) -> str:
+        return "memory"
+
+    @property
+    def version(self) -> int:
+        return 0
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        assert step is not None
+        self.lines.append((step, metrics))
+
+    def of(self, name: str) -> dict[int, float]:
+        return {step: metrics[name] for step, metrics in self.lines if name in metrics}
+
+
+@pytest.mark.parametrize(("each", "steps"), [(1, [5, 10, 15, 20]), (2, [5, 10])])
+def test_norm_and_eta_are_logged_every_so_many_steps(tmp_path: Path, each: int, steps: list[int]):
+    log = Log()
+    settings: Any = {"logger": log, "log_every_n_steps": 5, "accumulate_grad_batches": each}
+    trainer(tmp_path, **settings).fit(Regression(), batches(), batches())
+    stats = {}
+    for step in steps:
+        optimizer = AdamPlus((model := small_model()).parameters())
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.9)
+        for i in range(step * each):
+            x, y = batch(i % BATCHES)
+            (nn.functional.mse_loss(model(x), y) / each).backward()
+            if (i + 1) % each == 0:
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad()
+        stats[step] = optimizer.stats()
+    assert log.of("optimizer/norm") == pytest.approx({step: s.norm for step, s in stats.items()}, rel=1e-4)
+    assert log.of("optimizer/eta") == pytest.approx({step: s.eta for step, s in stats.items()}, rel=1e-4)
+    assert log.of("optimizer/norm_sum") == pytest.approx({step: s.norm_sum for step, s in stats.items()}, rel=1e-4)
+
+
+def test_logging_can_be_turned_off_and_several_optimizers_have_names(tmp_path: Path):
+    class Two(Regression):
+        def __init__(self) -> None:
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, data: list[Tensor], index: int) -> Any:
+            self.manual_backward(nn.functional.mse_loss(self.net(data[0]), data[1]))
+            optimizers: Any = self.optimizers()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+
+        def configure_optimizers(self) -> Any:
+            net: Any = self.net
+            return (
+                SpectralPlus(spectral_groups(net[:2], head=())),
+                AdamPlus(net[2].parameters(), skip_nonfinite=True),
+            )
+
+    log = Log()
+    trainer(tmp_path, max_epochs=1, logger=log, log_every_n_steps=4).fit(Two(), batches(), batches())
+    assert list(log.of("optimizer-0/norm")) == list(log.of("optimizer-1/norm")) == [4, 8, 12]
+    assert set(log.of("optimizer-1/skipped").values()) == {0}
+    assert not log.of("optimizer-0/skipped")
+
+    for silent in (Log(), None):
+        run = trainer(tmp_path, max_epochs=1, logger=silent or False, log_every_n_steps=0 if silent else 1)
+        run.fit(Regression(), batches(), batches())
+        assert silent is None or not silent.of("optimizer/norm")
+    off, module = Log(), Regression()
+    quiet: Any = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    callbacks: Any = [AdamPlusCallback(log=False)]
+    lightning.Trainer(
+        accelerator="cpu", max_epochs=1, logger=off, log_every_n_steps=1, callbacks=callbacks, **quiet
+    ).fit(module, batches(), batches())
+    assert not off.of("optimizer/norm")
 
 
 def test_a_run_without_adam_plus_is_refused_before_it_starts(tmp_path: Path):

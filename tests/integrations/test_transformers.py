@@ -9,7 +9,7 @@ from cases import difference
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
-from adamplus import AdamPlus
+from adamplus import AdamPlus, SpectralPlus, spectral_groups
 from adamplus.integrations.transformers import AdamPlusCallback
 
 SETTINGS: dict[str, Any] = {"lr": 0.3, "beta": 0.2}
@@ -169,3 +169,58 @@ def test_a_run_without_adam_plus_is_refused_before_it_starts(tmp_path: Path):
     with pytest.raises(TypeError, match=r"the Trainer has AdamW: leave the callback out"):
         run.train()
     assert same(before, weights(run.model))
+
+
+class Reporter(TrainerCallback):
+    """A reporter as that of TensorBoard or wandb: it keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.stats: dict[int, Any] = {}
+        self.got: dict[int, dict[str, float]] = {}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.stats[state.global_step] = kwargs["optimizer"].optimizer.stats()
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.got[state.global_step] = dict(kwargs["logs"])
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_norm_and_eta_are_logged_with_the_loss(tmp_path: Path, log: bool):
+    reporter = Reporter()
+    settings: Any = {"logging_strategy": "steps", "logging_steps": 6, "eval_strategy": "steps", "eval_steps": 8}
+    run = trainer(tmp_path, Watch(), AdamPlusCallback(log=log), reporter, **settings)
+    run.train()
+    lines = {int(line["step"]): line for line in run.state.log_history if "loss" in line}
+    assert list(lines) == [6, 12, 18, 24]
+    for step, line in lines.items():
+        stats = reporter.stats[step]
+        expected = {"norm": stats.norm, "eta": stats.eta, "norm_sum": stats.norm_sum} if log else {}
+        assert {k.removeprefix("optimizer/"): v for k, v in line.items() if "optimizer/" in k} == expected
+        if step != 24:  # where the summary of the run comes later
+            assert {k: v for k, v in reporter.got[step].items() if "optimizer/" in k}.keys() == {
+                f"optimizer/{name}" for name in expected
+            }
+    assert not any("optimizer/norm" in line for line in run.state.log_history if "loss" not in line)
+
+
+def test_tensorboard_gets_norm_and_eta_if_its_callback_comes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from transformers.integrations import TensorBoardCallback
+
+    settings: Any = {"logging_strategy": "steps", "logging_steps": 6}
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "events"))
+    board: Any = TensorBoardCallback()
+    trainer(tmp_path, Watch(), AdamPlusCallback(), board, **settings).train()
+    events = EventAccumulator(str(tmp_path / "events")).Reload()
+    assert [event.step for event in events.Scalars("train/optimizer/norm")] == [6, 12, 18, 24]
+    assert all(event.value > 0 for event in events.Scalars("train/optimizer/eta"))
+
+
+def test_spectral_plus_is_switched_and_logged(tmp_path: Path):
+    run = trainer(tmp_path, Watch(), AdamPlusCallback(), logging_strategy="steps", logging_steps=12)
+    run.callback_handler.pop_callback(Watch)
+    run.optimizer = SpectralPlus(spectral_groups(run.model), lr=0.01)  # pyright: ignore
+    run.train()
+    assert not run.optimizer.optimizer.training  # pyright: ignore
+    assert next(line["optimizer/eta"] for line in run.state.log_history if "loss" in line) > 0

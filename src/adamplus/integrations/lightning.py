@@ -1,10 +1,12 @@
-"""PyTorch Lightning callback: train at ŵ, and validate, save and finish at w."""
+"""PyTorch Lightning callback: train at ŵ, and validate, save and finish at w, and log ‖z‖ and η."""
 
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adamplus import AdamPlus
+from adamplus import AdamPlus, SpectralPlus
+
+from .statistics import OPTIMIZERS, statistics
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -18,9 +20,15 @@ else:
 class AdamPlusCallback(Callback):
     """Lightning callback that trains at ŵ, and evaluates, saves and finishes at w.
 
-    It switches every Adam⁺ optimizer of the run and leaves others alone. Every checkpoint of `trainer.save_checkpoint`
-    has w in the model and resumes bit for bit. This includes those of `ModelCheckpoint` and of the weights alone. After
-    `fit()`, even if it failed, the model is at w.
+    It switches every AdamPlus and SpectralPlus of the run, and leaves other optimizers alone. Every checkpoint of
+    `trainer.save_checkpoint` has w in the model and resumes bit for bit. This includes those of `ModelCheckpoint` and
+    of the weights alone. After `fit()`, even if it failed, the model is at w.
+
+    If the Trainer has a logger, `optimizer/norm` (‖z‖), `optimizer/eta` (η) and `optimizer/norm_sum` (Σ‖z‖) are logged
+    every `log_every_n_steps` steps. With several such optimizers, the names are `optimizer-0/norm` and so on.
+
+    Args:
+        log: whether to log them. On an accelerator, each time waits for the device.
 
     Example:
         >>> from lightning.pytorch import Trainer
@@ -28,26 +36,47 @@ class AdamPlusCallback(Callback):
         >>> trainer = Trainer(accelerator="cpu", callbacks=[AdamPlusCallback()], logger=False)
     """
 
+    def __init__(self, log: bool = True) -> None:
+        self._logs: bool = log  # Lightning overwrites an attribute `log`
+        self._seen: int = 0  # steps when a batch ended last
+
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Wrap `trainer.save_checkpoint`, because Lightning has no hook for checkpoints of the weights alone."""
         if "save_checkpoint" not in vars(trainer):
             vars(trainer)["save_checkpoint"] = partial(_save_at_w, trainer)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Raise a TypeError if the run has no Adam⁺ optimizer."""
+        """Raise a TypeError if the run has neither AdamPlus nor SpectralPlus."""
         for optimizer in _ours(trainer):
             optimizer._know(pl_module)
         if not _ours(trainer):
             names = ", ".join(type(optimizer).__name__ for optimizer in trainer.optimizers) or "no optimizer"
             raise TypeError(
-                f"AdamPlusCallback needs an Adam⁺ optimizer, but configure_optimizers() gave {names}: "
-                "leave the callback out, or return an AdamPlus that is not wrapped"
+                f"AdamPlusCallback needs AdamPlus or SpectralPlus, but configure_optimizers() gave {names}: "
+                "leave the callback out, or return one of them that is not wrapped"
             )
+        self._seen = trainer.global_step
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Put ŵ into the parameters, also after an evaluation since the last batch."""
         for optimizer in _ours(trainer):
             optimizer.train()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Log ‖z‖ and η of the last step."""
+        every: int = trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue] - set by a connector
+        step = trainer.global_step
+        if not (self._logs and every and trainer.loggers and trainer.is_global_zero):
+            return
+        if step // every > self._seen // every:  # not at each batch of one step, if gradients are accumulated
+            ours = _ours(trainer)
+            for i, optimizer in enumerate(ours):
+                found = statistics(optimizer, f"optimizer-{i}/" if len(ours) > 1 else "optimizer/")
+                for logger in trainer.loggers:
+                    logger.log_metrics(found, step=step)
+        self._seen = step
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Put w into the parameters."""
@@ -64,8 +93,8 @@ class AdamPlusCallback(Callback):
                 optimizer.eval()
 
 
-def _ours(trainer: Trainer) -> list[AdamPlus]:
-    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, AdamPlus)]
+def _ours(trainer: Trainer) -> list[AdamPlus | SpectralPlus]:
+    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, OPTIMIZERS)]
 
 
 def _eval(trainer: Trainer) -> None:
