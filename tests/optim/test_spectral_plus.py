@@ -495,6 +495,19 @@ def test_another_optimizers_checkpoint_is_refused_and_another_geometry_is_warned
         signs.load_state_dict(spectral.state_dict())
 
 
+@pytest.mark.parametrize("change", [{"layout": None}, {"layout": ("sign",)}, {"extrapolated": 1}, {"geometry": "sign"}])
+def test_a_group_that_no_step_could_continue_is_refused_before_anything_changes(change: dict[str, Any]):
+    model = small_model()
+    optimizer = made(model)
+    train(model, optimizer, range(1))
+    before = str(optimizer.state_dict())
+    saved = optimizer.state_dict()
+    saved["param_groups"][0].update(change)
+    with pytest.raises(ValueError, match=r"must have the layout .* Load what state_dict\(\) returned, unchanged"):
+        optimizer.load_state_dict(saved)
+    assert str(optimizer.state_dict()) == before
+
+
 def groups_of_adam(model: nn.Module) -> list[dict[str, Any]]:
     return [{"params": group["params"]} for group in groups(model)]
 
