@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adamplus import AdamPlus
+from adamplus import AdamPlus, SpectralPlus
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -18,9 +18,9 @@ else:
 class AdamPlusCallback(Callback):
     """Lightning callback that trains at ŵ, and evaluates, saves and finishes at w.
 
-    It switches every Adam⁺ optimizer of the run and leaves others alone. Every checkpoint of `trainer.save_checkpoint`
-    has w in the model and resumes bit for bit. This includes those of `ModelCheckpoint` and of the weights alone. After
-    `fit()`, even if it failed, the model is at w.
+    It switches every AdamPlus and SpectralPlus of the run, and leaves other optimizers alone. Every checkpoint of
+    `trainer.save_checkpoint` has w in the model and resumes bit for bit. This includes those of `ModelCheckpoint` and
+    of the weights alone. After `fit()`, even if it failed, the model is at w.
 
     Example:
         >>> from lightning.pytorch import Trainer
@@ -34,14 +34,14 @@ class AdamPlusCallback(Callback):
             vars(trainer)["save_checkpoint"] = partial(_save_at_w, trainer)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Raise a TypeError if the run has no Adam⁺ optimizer."""
+        """Raise a TypeError if the run has neither AdamPlus nor SpectralPlus."""
         for optimizer in _ours(trainer):
             optimizer._know(pl_module)
         if not _ours(trainer):
             names = ", ".join(type(optimizer).__name__ for optimizer in trainer.optimizers) or "no optimizer"
             raise TypeError(
-                f"AdamPlusCallback needs an Adam⁺ optimizer, but configure_optimizers() gave {names}: "
-                "leave the callback out, or return an AdamPlus that is not wrapped"
+                f"AdamPlusCallback needs AdamPlus or SpectralPlus, but configure_optimizers() gave {names}: "
+                "leave the callback out, or return one of them that is not wrapped"
             )
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
@@ -64,8 +64,8 @@ class AdamPlusCallback(Callback):
                 optimizer.eval()
 
 
-def _ours(trainer: Trainer) -> list[AdamPlus]:
-    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, AdamPlus)]
+def _ours(trainer: Trainer) -> list[AdamPlus | SpectralPlus]:
+    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, AdamPlus | SpectralPlus)]
 
 
 def _eval(trainer: Trainer) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from adamplus import AdamPlus
+from adamplus import AdamPlus, SpectralPlus
 
 
 class AdamPlusCallback(TrainerCallback):
@@ -25,12 +25,12 @@ class AdamPlusCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Raise a TypeError if the run has no Adam⁺ optimizer."""
+        """Raise a TypeError if the run has neither AdamPlus nor SpectralPlus."""
         optimizer = kwargs["optimizer"]
         given = getattr(optimizer, "optimizer", optimizer)  # Accelerate wraps the optimizer
-        if not isinstance(given, AdamPlus):
+        if not isinstance(given, AdamPlus | SpectralPlus):
             raise TypeError(
-                f"AdamPlusCallback needs an Adam⁺ optimizer, but the Trainer has {type(given).__name__}: "
+                f"AdamPlusCallback needs AdamPlus or SpectralPlus, but the Trainer has {type(given).__name__}: "
                 "leave the callback out, or pass optimizers=(AdamPlus(...), None)"
             )
         given._know(kwargs["model"])
