@@ -11,6 +11,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more would start 
 import hypothesis
 import pytest
 import torch
+from ranks import Run, serving
 
 with suppress(ModuleNotFoundError):  # of expecttest, where torch's own tests are not to be run
     import torch.testing._internal.common_utils  # loads a hypothesis profile of its own: before ours
@@ -31,6 +32,13 @@ hypothesis.settings.load_profile("quick")
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def run() -> Iterator[Run]:
+    """Run a script on several processes. A session's fixture starts their server before `_uncovered` is at work."""
+    with serving() as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)

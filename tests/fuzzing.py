@@ -164,14 +164,36 @@ def runs() -> Target:
 
 
 def state() -> Target:
-    """State dicts: one that is loaded can take a step, and one that is refused has changed nothing."""
+    """State dicts of Adam⁺."""
     from adamplus import AdamPlus
 
-    def optimizer() -> AdamPlus:
+    def optimizer() -> Any:
         params = [torch.nn.Parameter(torch.ones(shape)) for shape in ((2, 3), (3,), ())]
-        made = AdamPlus([{"params": params[:2]}, {"params": params[2:], "lr": 0.3}], lr=0.1)
-        for p in params:
-            p.grad = torch.full_like(p, 0.5)
+        return AdamPlus([{"params": params[:2]}, {"params": params[2:], "lr": 0.3}], lr=0.1)
+
+    return _states(optimizer)
+
+
+def spectral() -> Target:
+    """State dicts of SpectralPlus, with one buffer, with kept directions, and of signs."""
+    from adamplus import SpectralPlus
+
+    def optimizer() -> Any:
+        params = [torch.nn.Parameter(torch.ones(shape)) for shape in ((2, 3), (2, 3), (3,))]
+        matrices, kept, vectors = ({"params": [p]} for p in params)
+        return SpectralPlus([matrices, {**kept, "keep_direction": True}, {**vectors, "geometry": "sign"}], lr=0.1)
+
+    return _states(optimizer)
+
+
+def _states(make: Callable[[], Any]) -> Target:
+    """State dicts: one that is loaded can take a step, and one that is refused has changed nothing."""
+
+    def optimizer() -> Any:
+        made = make()
+        for group in made.param_groups:
+            for p in group["params"]:
+                p.grad = torch.full_like(p, 0.5)
         return made
 
     first = optimizer()
@@ -192,11 +214,17 @@ def state() -> Target:
                 saved["state"][number] = chance.choice([*values, {}, {"z": torch.zeros(2, 3)}])
             elif kind == "param_groups":
                 group = chance.choice(saved["param_groups"])
-                group[chance.choice([*group, "other"])] = chance.choice(values)
+                name = chance.choice([*group, "other"])
+                if chance.random() < 0.2:
+                    group.pop(name, None)
+                else:
+                    group[name] = chance.choice(values)
             elif kind == "value":
                 number = chance.choice(list(whole["state"]))
                 if isinstance(saved["state"].get(number), dict):
-                    saved["state"][number][chance.choice(["z", "offset", "step", "other"])] = chance.choice(values)
+                    saved["state"][number][chance.choice(["z", "offset", "step", "direction", "other"])] = (
+                        chance.choice(values)
+                    )
             else:
                 saved["state"][chance.choice([7, "0", None, -1])] = {}
         loaded = optimizer()
@@ -211,12 +239,20 @@ def state() -> Target:
             return False
         loaded.train()
         loaded.step()
+        loaded.eval()
         return True
 
     return attempt
 
 
-TARGETS: dict[str, Callable[[], Target]] = {"labels": labels, "tasks": tasks, "runs": runs, "state": state, **READERS}
+TARGETS: dict[str, Callable[[], Target]] = {
+    "labels": labels,
+    "tasks": tasks,
+    "runs": runs,
+    "state": state,
+    "spectral": spectral,
+    **READERS,
+}
 
 
 def fuzz(name: str, inputs: int, seconds: float, first: int = 0) -> tuple[Counter[str], dict[str, str]]:

@@ -3,7 +3,7 @@
 import pytest
 from fuzzing import TARGETS, fuzz
 
-INPUTS = {"labels": 2000, "tasks": 300, "runs": 40, "state": 300}
+INPUTS = {"labels": 2000, "tasks": 300, "runs": 40, "state": 300, "spectral": 400}
 INPUTS |= {"kaldi": 200, "wikitext": 100, "an4": 100, "fsdd": 500, "cifar": 100, "pickles": 2000, "archives": 100}
 
 

@@ -1,6 +1,6 @@
 """Tests of Accelerate with Adam⁺, which needs only `follow(model)` or `optimizer.train()` and `optimizer.eval()`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,12 @@ from cases import batch, difference, small_model, values
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from adamplus import AdamPlus
+from adamplus import AdamPlus, SpectralPlus, spectral_groups
+
+MAKE: dict[str, Callable[[nn.Module], AdamPlus | SpectralPlus]] = {
+    "AdamPlus": lambda model: AdamPlus(model.parameters()),
+    "SpectralPlus": lambda model: SpectralPlus(spectral_groups(model)),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -25,10 +30,10 @@ def _forget_the_last_accelerator() -> Iterator[None]:
 class Run:
     """A model, its optimizer and data, as Accelerate returns them."""
 
-    def __init__(self, follow: bool, **settings: Any) -> None:
+    def __init__(self, follow: bool, name: str = "AdamPlus", **settings: Any) -> None:
         self.accelerator = Accelerator(cpu=True, **settings)
         model = small_model()
-        self.raw = AdamPlus(model.parameters())
+        self.raw = MAKE[name](model)
         data = DataLoader([batch(i) for i in range(24)], batch_size=None)  # pyright: ignore[reportArgumentType]
         schedule = torch.optim.lr_scheduler.StepLR(self.raw, 4, 0.9)
         prepared: Any = self.accelerator.prepare(model, self.raw, data, schedule)
@@ -55,10 +60,10 @@ class Run:
         self.switch(training=False)
 
 
-def by_hand(each: int) -> tuple[list[Tensor], list[Tensor]]:
+def by_hand(each: int, name: str = "AdamPlus") -> tuple[list[Tensor], list[Tensor]]:
     """w and ŵ after one epoch of the same run without Accelerate."""
     model = small_model()
-    optimizer = AdamPlus(model.parameters())
+    optimizer = MAKE[name](model)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.9)
     for i in range(24):
         x, y = batch(i)
@@ -75,10 +80,11 @@ def by_hand(each: int) -> tuple[list[Tensor], list[Tensor]]:
 
 @pytest.mark.parametrize("follow", [True, False], ids=["follow", "by hand"])
 @pytest.mark.parametrize("each", [1, 2])
-def test_evaluation_is_at_w_with_accumulation_and_clipping(follow: bool, each: int):
-    run = Run(follow, gradient_accumulation_steps=each)
+@pytest.mark.parametrize("name", MAKE)
+def test_evaluation_is_at_w_with_accumulation_and_clipping(name: str, follow: bool, each: int):
+    run = Run(follow, name, gradient_accumulation_steps=each)
     run.epoch()
-    w, w_hat = by_hand(each)
+    w, w_hat = by_hand(each, name)
     assert difference(w_hat, w) > 1e-3
     assert all(torch.equal(a, b) for a, b in zip(values(run.raw), w, strict=True))
 
@@ -86,10 +92,11 @@ def test_evaluation_is_at_w_with_accumulation_and_clipping(follow: bool, each: i
 @pytest.mark.parametrize("follow", [True, False], ids=["follow", "by hand"])
 @pytest.mark.parametrize("evaluating", [True, False], ids=["saved at w", "saved at ŵ"])
 @pytest.mark.parametrize("precision", ["no", "bf16"])
+@pytest.mark.parametrize("name", MAKE)
 def test_a_resumed_run_has_the_bits_of_an_uninterrupted_run(
-    tmp_path: Path, follow: bool, evaluating: bool, precision: str
+    tmp_path: Path, name: str, follow: bool, evaluating: bool, precision: str
 ):
-    settings: Any = {"mixed_precision": precision, "gradient_accumulation_steps": 2}
+    settings: Any = {"name": name, "mixed_precision": precision, "gradient_accumulation_steps": 2}
     run = Run(follow, **settings)
     run.epoch()
     run.switch(training=not evaluating)

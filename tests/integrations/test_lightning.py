@@ -10,7 +10,7 @@ import lightning.pytorch as lightning
 import pytest
 import pytorch_lightning
 import torch
-from cases import batch, small_model, values
+from cases import batch, difference, small_model
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
@@ -56,6 +56,21 @@ class Regression(lightning.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
+def adam_plus(model: nn.Module) -> AdamPlus:
+    return AdamPlus(model.parameters())
+
+
+def spectral_plus(model: nn.Module) -> SpectralPlus:
+    return SpectralPlus(spectral_groups(model))
+
+
+class Spectral(Regression):
+    def configure_optimizers(self) -> Any:
+        optimizer = spectral_plus(self.net)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.9)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
 class OldName(pytorch_lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
@@ -91,10 +106,12 @@ def batches(same: bool = False) -> Any:
     return DataLoader([batch(0 if same else i) for i in range(BATCHES)], batch_size=None)  # pyright: ignore
 
 
-def twin(steps: int, switches: set[int], each: int = 1, clip: float | None = None, same: bool = False) -> Any:
+def twin(
+    steps: int, switches: set[int], each: int = 1, clip: float | None = None, same: bool = False, make: Any = adam_plus
+) -> Any:
     """The same run without Lightning: {step: w} for the given steps."""
     model = small_model()
-    optimizer = AdamPlus(model.parameters())
+    optimizer = make(model)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.9)
     w = {}
     for i in range(steps):
@@ -108,7 +125,7 @@ def twin(steps: int, switches: set[int], each: int = 1, clip: float | None = Non
         optimizer.zero_grad()
         if i + 1 in switches:
             with optimizer.averaged():
-                w[i + 1] = values(optimizer)
+                w[i + 1] = [p.detach().clone() for p in model.parameters()]
     return w
 
 
@@ -202,6 +219,23 @@ def test_a_resumed_run_has_the_bits_of_an_uninterrupted_run(tmp_path: Path, at: 
     assert all(torch.equal(first["state"][i]["z"], second["state"][i]["z"]) for i in first["state"])
 
 
+@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty")  # the folder to resume from
+def test_spectral_plus_is_evaluated_and_saved_at_w_and_resumes_bit_for_bit(tmp_path: Path):
+    def run(path: Path, *callbacks: Callback, resume: Path | None = None) -> Regression:
+        module = Spectral()
+        files = ModelCheckpoint(path, "{step}", save_top_k=-1, every_n_epochs=1)
+        trainer(path, files, *callbacks).fit(module, batches(), batches(), ckpt_path=resume, weights_only=True)
+        return module
+
+    whole, w = run(tmp_path / "whole"), twin(24, {6, 12, 18, 24}, make=spectral_plus)
+    assert all(difference(seen, w[step]) <= 1e-6 for step, seen in whole.seen if step)  # a save switches there and back
+    saved = torch.load(tmp_path / "whole" / "step=12.ckpt", weights_only=True)["state_dict"]
+    assert difference(net(saved), w[12]) <= 1e-6
+    with pytest.raises(ZeroDivisionError):
+        run(tmp_path / "part", FailAt(13))
+    assert same(run(tmp_path / "part", resume=tmp_path / "part" / "step=12.ckpt").weights(), whole.weights())
+
+
 def test_a_run_that_fails_leaves_and_saves_w(tmp_path: Path):
     module, files = Regression(), ModelCheckpoint(tmp_path, "{step}", save_on_exception=True)
     with pytest.raises(ZeroDivisionError):
@@ -260,7 +294,8 @@ def test_several_optimizers_are_switched_and_other_classes_left_alone(tmp_path: 
             return three(self.net)
 
     def three(model: Any) -> Any:
-        return AdamPlus(model[0].parameters()), torch.optim.SGD([model[2].weight], 0.1), AdamPlus([model[2].bias])
+        spectral = SpectralPlus([model[0].weight])
+        return AdamPlus([model[0].bias, model[2].bias]), torch.optim.SGD([model[2].weight], 0.1), spectral
 
     module = Two()
     trainer(tmp_path).fit(module, batches(), batches())

@@ -55,8 +55,10 @@ def trainer(
     model = GPT2LMHeadModel(config)  # with dropout, so that resuming depends on the random state
     tokens = torch.arange(8) + torch.arange(40)[:, None] ** 2
     data: Any = [{"input_ids": row % 16, "labels": row % 16} for row in tokens]
-    if how == "optimizers":
-        given: Any = {"optimizers": (AdamPlus(model.parameters(), **SETTINGS), None)}
+    if how == "spectral":
+        given: Any = {"optimizers": (SpectralPlus(spectral_groups(model)), None)}
+    elif how == "optimizers":
+        given = {"optimizers": (AdamPlus(model.parameters(), **SETTINGS), None)}
     else:
         given = {"optimizer_cls_and_kwargs": (AdamPlus, SETTINGS)}
     quiet: Any = {"report_to": [], "disable_tqdm": True, "logging_strategy": "no", "use_cpu": True}
@@ -160,6 +162,41 @@ def test_the_best_model_is_loaded_and_evaluated_exactly_as_it_was_saved(tmp_path
     run.evaluate()
     assert difference(weights(run.model), watch.w[at]) <= ROUNDING
     assert difference(watch.evaluated[17], watch.w[at]) <= ROUNDING
+
+
+class WatchSpectral(Watch):
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        with kwargs["optimizer"].optimizer.averaged():
+            self.w[state.global_step] = weights(kwargs["model"])
+        assert difference(weights(kwargs["model"]), self.w[state.global_step]) > 1000 * ROUNDING
+        if state.global_step == self.fail_at:
+            raise ZeroDivisionError
+
+
+def test_spectral_plus_is_evaluated_and_saved_at_w_and_resumes_bit_for_bit(tmp_path: Path):
+    often: Any = {"save_strategy": "steps", "save_steps": 6, "eval_strategy": "steps", "eval_steps": 9}
+
+    def run(name: str, resume: bool = False, fail_at: int | None = None) -> tuple[WatchSpectral, list[Tensor]]:
+        watch = WatchSpectral(fail_at)
+        one = trainer(tmp_path / name, watch, AdamPlusCallback(), how="spectral", **often)
+        one.train(resume_from_checkpoint=resume)
+        optimizer: Any = one.optimizer
+        return watch, [*weights(one.model), *(state["z"] for state in optimizer.state.values())]
+
+    watch, whole = run("whole")
+    assert all(difference(watch.evaluated[step], watch.w[step]) <= ROUNDING for step in (9, 18, 24))
+    saved = weights(GPT2LMHeadModel.from_pretrained(tmp_path / "whole" / "checkpoint-12"))
+    assert difference(saved, watch.w[12]) <= ROUNDING
+    with pytest.raises(ZeroDivisionError):
+        run("part", fail_at=17)
+    assert same(run("part", resume=True)[1], whole)
+
+
+def test_the_trainers_own_groups_are_no_groups_of_spectral_plus(tmp_path: Path):
+    run = trainer(tmp_path, Watch())
+    run.optimizer, run.optimizer_cls_and_kwargs = None, (SpectralPlus, {})  # pyright: ignore
+    with pytest.raises(ValueError, match="the spectral geometry needs matrices"):
+        run.train()
 
 
 def test_a_run_without_adam_plus_is_refused_before_it_starts(tmp_path: Path):

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from adamplus.lab._run.learner import Learner
-from adamplus.lab._store.code_digest import digest, own_digest
+from adamplus.lab._store.code_digest import digest
 from adamplus.lab._store.spec import Spec
 from adamplus.lab.models import LanguageModel, forget
+from adamplus.lab.optimizers import find as find_optimizer
 from adamplus.lab.tasks import Task, find
 
 TASK = str(Path(__file__).with_name("blobs.py"))
@@ -18,7 +19,7 @@ TASK = str(Path(__file__).with_name("blobs.py"))
 def spec(optimizer: str = "adam-plus", task: str = TASK, **changes: Any) -> Spec:
     given = {"settings": {"lr": 0.01}, "seed": 1, "epochs": 4, **changes}
     task_digest = digest(Path(task)) if Path(task).is_file() else "digest"
-    return Spec(task, task_digest, optimizer, own_digest(), optimizer, **given)
+    return Spec(task, task_digest, optimizer, find_optimizer(optimizer)[1], optimizer, **given)
 
 
 def learner(optimizer: str = "adam-plus", **changes: Any) -> Learner:

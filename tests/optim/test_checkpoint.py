@@ -1,15 +1,13 @@
 """torch.distributed.checkpoint: state is read, saved, regrouped and loaded elsewhere, and training continues."""
 
 import copy
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from cases import EXECUTIONS, difference, give, small_model, through_a_file, train, values
+from ranks import Run
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -21,39 +19,29 @@ from adamplus import AdamPlus, AdamPlusReference
 
 FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 WORKER = Path(__file__).parent / "workers" / "checkpoint.py"
-HERE = ["-m", "torch.distributed.run", "--standalone"]
-
-
-def run(*arguments: object, processes: int | None = None) -> None:
-    """Run the worker on several processes, or (None) in one process without a process group."""
-    torchrun = [] if processes is None else [*HERE, f"--nproc-per-node={processes}"]
-    command = [sys.executable, *torchrun, str(WORKER), *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.uncovered  # tests of one process and of test_distributed.py run the same lines
-def test_a_run_saved_on_two_processes_continues_on_two_and_on_one(tmp_path: Path):
-    run("save+load", tmp_path, "0:99:3", processes=2)
-    run("load", tmp_path, "0:99:3")
+def test_a_run_saved_on_two_processes_continues_on_two_and_on_one(run: Run, tmp_path: Path):
+    run(2, WORKER, "save+load", tmp_path, "0:99:3")
+    run(0, WORKER, "load", tmp_path, "0:99:3")
 
 
 @pytest.mark.slow
-def test_every_way_of_saving_on_two_processes_and_loading_on_one_two_and_four(tmp_path: Path):
-    run("save+load", tmp_path, "0:99:1", processes=2)
-    run("load", tmp_path, "0:99:1")
-    run("load", tmp_path, "0:99:1", processes=4)
+def test_every_way_of_saving_on_two_processes_and_loading_on_one_two_and_four(run: Run, tmp_path: Path):
+    run(2, WORKER, "save+load", tmp_path, "0:99:1")
+    run(0, WORKER, "load", tmp_path, "0:99:1")
+    run(4, WORKER, "load", tmp_path, "0:99:1")
 
 
 @pytest.mark.slow
-def test_saved_on_four_processes_and_loaded_on_two(tmp_path: Path):
-    run("save", tmp_path, "0:99:2", processes=4)
-    run("load", tmp_path, "0:99:2", processes=2)
+def test_saved_on_four_processes_and_loaded_on_two(run: Run, tmp_path: Path):
+    run(4, WORKER, "save", tmp_path, "0:99:2")
+    run(2, WORKER, "load", tmp_path, "0:99:2")
 
 
-def test_reading_the_state_of_a_fresh_optimizer_on_two_processes_changes_nothing(tmp_path: Path):
-    run("ask", tmp_path, "0:0", processes=2)
+def test_reading_the_state_of_a_fresh_optimizer_on_two_processes_changes_nothing(run: Run, tmp_path: Path):
+    run(2, WORKER, "ask", tmp_path, "0:0")
 
 
 ASKED: dict[str, dict[str, Any]] = {

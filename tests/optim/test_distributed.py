@@ -1,9 +1,6 @@
 """Several processes step one vector: every way of splitting a model, and the errors where that is impossible."""
 
-import os
 import pickle
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from cases import difference, give, values
+from ranks import Run
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
@@ -23,14 +21,6 @@ from adamplus.optim._spectral_ranks import _largest
 
 WORKERS = Path(__file__).parent / "workers"
 FOUR = pytest.param(4, marks=pytest.mark.slow)
-
-
-def torchrun(processes: int, worker: str, *arguments: str) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command += [str(WORKERS / worker), *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture
@@ -50,9 +40,11 @@ def one_rank():
      "replicas_of_a_tensor_parallel_model "
      "skipped_steps fused_before_anything_global_has_state no_rank_has_gradients flat_parameters"],
 )  # fmt: skip
-def test_every_split_takes_the_steps_of_one_process(splits: str, processes: int, monkeypatch: pytest.MonkeyPatch):
+def test_every_split_takes_the_steps_of_one_process(
+    run: Run, splits: str, processes: int, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("STEPS", "10" if processes == 2 else "50")  # w is compared every ten steps
-    torchrun(processes, "splits.py", *splits.split())
+    run(processes, WORKERS / "splits.py", *splits.split())
 
 
 @pytest.mark.parametrize("processes", [4, pytest.param(8, marks=pytest.mark.slow)])
@@ -60,16 +52,16 @@ def test_every_split_takes_the_steps_of_one_process(splits: str, processes: int,
     "layers_outside_the_plan pipelines checkpoints copies_that_differ elements_that_would_count_twice",
     *(pytest.param(case, marks=pytest.mark.slow) for case in ("layers_outside_the_plan", "pipelines", "checkpoints")),
 ])  # fmt: skip
-def test_layers_outside_the_tensor_parallel_plan(case: str, processes: int, monkeypatch: pytest.MonkeyPatch):
+def test_layers_outside_the_tensor_parallel_plan(run: Run, case: str, processes: int, monkeypatch: pytest.MonkeyPatch):
     is_quick = " " in case
     monkeypatch.setenv("STEPS", "4" if is_quick else "50")
     monkeypatch.setenv("QUICK", "yes" if is_quick else "")
-    torchrun(processes, "meshes.py", *case.split())
+    run(processes, WORKERS / "meshes.py", *case.split())
 
 
 @pytest.mark.parametrize("processes", [2, FOUR])
-def test_ranks_that_disagree_raise_and_do_not_wait(processes: int):
-    torchrun(processes, "disagree.py")
+def test_ranks_that_disagree_raise_and_do_not_wait(run: Run, processes: int):
+    run(processes, WORKERS / "disagree.py")
 
 
 SPECTRAL = "every_placement_is_one_process every_wrapper_is_one_process replicas_are_equal"
@@ -78,22 +70,22 @@ TOGETHER = "ranks_that_disagree switches_that_need_no_other_rank parameters_that
 
 
 @pytest.mark.uncovered  # test_exchange.py and the next test run the same lines
-def test_spectral_plus_on_two_processes_takes_the_steps_of_one(monkeypatch: pytest.MonkeyPatch):
+def test_spectral_plus_on_two_processes_takes_the_steps_of_one(run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STEPS", "20")
     monkeypatch.setenv("QUICK", "yes")
-    torchrun(2, "spectral.py", *SPECTRAL.split(), *BESIDE.split())
+    run(2, WORKERS / "spectral.py", *SPECTRAL.split(), *BESIDE.split())
 
 
-def test_ranks_of_spectral_plus_make_a_call_together_or_all_raise():
-    torchrun(2, "spectral.py", *TOGETHER.split())
+def test_ranks_of_spectral_plus_make_a_call_together_or_all_raise(run: Run):
+    run(2, WORKERS / "spectral.py", *TOGETHER.split())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 4])
 @pytest.mark.parametrize("cases", [SPECTRAL, f"compiled {BESIDE} {TOGETHER}"])
-def test_every_split_of_spectral_plus(cases: str, processes: int, monkeypatch: pytest.MonkeyPatch):
+def test_every_split_of_spectral_plus(run: Run, cases: str, processes: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("STEPS", "20")
-    torchrun(processes, "spectral.py", *cases.split())
+    run(processes, WORKERS / "spectral.py", *cases.split())
 
 
 def test_spectral_plus_on_a_mesh_of_one_rank_sends_no_message(one_rank: Any, monkeypatch: pytest.MonkeyPatch):
@@ -123,8 +115,8 @@ def test_matrices_on_two_meshes_need_one_that_has_all_ranks():
         _largest([mesh(0, 1), mesh(0, 2)])
 
 
-def test_a_wrapped_model_switches_the_optimizer():
-    torchrun(2, "following.py")
+def test_a_wrapped_model_switches_the_optimizer(run: Run):
+    run(2, WORKERS / "following.py")
 
 
 def test_zero_redundancy_optimizer_without_a_process_group_is_refused(one_rank: Any):

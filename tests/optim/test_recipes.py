@@ -1,13 +1,11 @@
 """Accumulation, no_sync, clipping, GradScaler and activation checkpointing, on one process and on several."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from cases import batch, difference, small_model, train, values
+from ranks import Run
 from torch import nn
 
 from adamplus import AdamPlus
@@ -15,12 +13,8 @@ from adamplus import AdamPlus
 
 @pytest.mark.uncovered  # the ranks of test_distributed.py run the same lines
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_recipes_on_several_processes_end_where_one_process_does(processes: int):
-    worker = Path(__file__).parent / "workers" / "recipes.py"
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*launch, str(worker)], capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
+def test_recipes_on_several_processes_end_where_one_process_does(run: Run, processes: int):
+    run(processes, Path(__file__).parent / "workers" / "recipes.py")
 
 
 def test_micro_batches_make_up_a_batch():

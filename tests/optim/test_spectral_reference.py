@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from adamplus import SpectralPlusReference
+from adamplus import SpectralPlus, SpectralPlusReference
 from adamplus.optim._orthogonal import directions
 
 SETTINGS: dict[str, Any] = {"lr": 0.5, "beta": 0.25, "weight_decay": 0.0}
@@ -116,6 +116,24 @@ def test_the_optimizers_directions_are_those_of_the_reference(shape: tuple[int, 
     z = random(*shape, seed=3)
     # Singular values above 1.4e-6 ‖z‖ become 1 to within 1e-13, and these matrices are well conditioned.
     assert (directions([z], group)[0] - one(z, **settings)).abs().max() < 1e-11
+
+
+@pytest.mark.parametrize("kind", [SpectralPlus, SpectralPlusReference])
+@pytest.mark.parametrize(
+    ("shape", "settings"),
+    [((0, 3), {}), ((3, 0), {}), ((3, 0), {"transposed": True}), ((0, 4, 3), {"stacked": True}), ((2, 0, 3), {})],
+)
+def test_matrices_without_elements_take_steps(
+    kind: type[SpectralPlus | SpectralPlusReference], shape: tuple[int, ...], settings: dict[str, Any]
+):
+    """Experts and shards may have none."""
+    p = torch.nn.Parameter(torch.ones(shape))
+    optimizer = kind([p], **settings)
+    for _ in range(2):
+        p.grad = torch.ones(shape)
+        optimizer.step()
+    optimizer.eval()
+    assert p.shape == optimizer.state[p]["z"].shape == shape
 
 
 def test_weight_decay_shrinks_w_and_is_not_extrapolated():

@@ -26,6 +26,8 @@ UNSURE = 1e-5
 KINDS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "matrix": ((2, 7), {}),
     "tall": ((7, 2), {}),
+    "row": ((1, 6), {}),
+    "column": ((5, 1), {}),
     "convolution": ((2, 2, 2, 2), {}),
     "stored as (in, out)": ((9, 2), {"transposed": True}),
     "packed": ((6, 8), {"blocks": 3}),

@@ -58,6 +58,10 @@ class ExtrapolatingOptimizer(Switchable):
         _foreign.refuse(type(self).__name__, given)
         self._check(settings)
 
+    def _check_saved(self, settings: dict[str, Any]) -> None:
+        """Raise for the settings of a saved group that no step could continue with."""
+        self._check(settings)
+
     def _check_parameters(self, group: dict[str, Any]) -> None:
         """Raise if a new group has parameters that no step can move."""
         for i, p in enumerate(group["params"]):
@@ -246,7 +250,7 @@ class ExtrapolatingOptimizer(Switchable):
         first parameter. Without it, a saved group that became several goes to the last of them, and the others keep
         their own settings. The mode is one for all groups, and with `norm_scope="global"` so are ‖z‖ and Σ‖z‖.
         """
-        with loading(self, self._check):
+        with loading(self, self._check_saved):
             super().load_state_dict(state_dict)
             self._warn_of_another_mode()
 

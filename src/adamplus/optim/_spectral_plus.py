@@ -13,6 +13,7 @@ from torch.optim.optimizer import ParamsT
 from . import _foreign, _settings
 from ._agreement import JointError
 from ._algorithm import Group, Part, scalar
+from ._checkpoint import UNCHANGED
 from ._cuts import Cut
 from ._execution import (
     PLAIN,
@@ -167,6 +168,15 @@ class SpectralPlus(ExtrapolatingOptimizer):
     def _check(self, settings: dict[str, Any]) -> None:
         _settings.check(settings)
         check_geometry(settings, [])
+
+    def _check_saved(self, settings: dict[str, Any]) -> None:
+        super()._check_saved(settings)
+        saved, extrapolated = settings.get("layout"), settings.get("extrapolated")
+        if repr(saved) != repr(now := _layout(settings)) or not isinstance(extrapolated, bool):
+            raise ValueError(
+                f"a group with {', '.join(LAYOUT)} = {now} must have the layout {now}, got {saved!r}, and extrapolated "
+                f"True or False, got {extrapolated!r}. {UNCHANGED}"
+            )
 
     def _check_parameters(self, group: dict[str, Any]) -> None:
         super()._check_parameters(group)

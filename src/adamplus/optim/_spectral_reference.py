@@ -124,6 +124,8 @@ def _direction(z: Tensor, group: dict[str, Any]) -> Tensor:
     scale = SCALES[group["geometry"]] if group["scale"] is None else group["scale"]
     if group["geometry"] == "sign":
         return scale * torch.sign(z) + 0 * z  # NaN where z is not finite
+    if z.numel() == 0:
+        return z.clone()
     if group["stacked"]:
         rows, columns = z.shape[-2:]
         stack = [_of_matrix(matrix, scale, group) for matrix in z.reshape(-1, rows, columns)]

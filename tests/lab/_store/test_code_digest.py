@@ -55,7 +55,7 @@ def test_the_own_digest_covers_torch_and_all_files_of_the_rooms(monkeypatch: pyt
     monkeypatch.setattr(code_digest, "_content", lambda path: seen.append(path) or read(path))
     before = own_digest.__wrapped__()
     package = Path(code_digest.__file__).parents[2]
-    for room in ("optim", "lab/_run", "lab/optimizers", "lab/models"):
+    for room in ("optim", "lab/_run", "lab/models"):
         assert set((package / room).rglob("*.py")) < set(seen)
     assert package / "optim" / "_execution" / "native.c" in seen
     assert package / "lab" / "_run" / "learner.py" in seen

@@ -5,8 +5,10 @@ import math
 import re
 import sys
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from torch import nn
 from adamplus.lab import optimizers
 from adamplus.lab.errors import InputError
 from adamplus.lab.models import GPT
-from adamplus.lab.optimizers import CONTENDERS, Contender, LogUniform, UnavailableError
+from adamplus.lab.optimizers import CONTENDERS, Contender, LogUniform, UnavailableError, registry
 
 NAMES = ["adam-plus", "nadam-plus", "nigt", "sgd", "msgd", "adagrad", "adam", "adamw", "amsgrad", "rmsprop", "radam"]
 NAMES += ["lion", "muon", "spectral-plus", "scion", "schedule-free-sgd", "schedule-free-adamw"]
@@ -352,6 +354,48 @@ def test_an_optimizer_is_found_in_a_file(tmp_path: Path):
     assert optimizers.parse(f"{file}:rho=0.7") == (str(file), {"rho": 0.7})
     file.write_text(file.read_text() + "EDITED = True\n")
     assert optimizers.find(str(file))[1] != digest
+
+
+@pytest.mark.parametrize("name", ["lion", "adamw", "mine.py"])
+def test_a_digest_covers_the_code_that_decides_every_runs_numbers(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    lines = ["from torch.optim import SGD", "from adamplus.lab.optimizers import Contender"]
+    Path("mine.py").write_text("\n".join([*lines, 'contender = Contender("mine", SGD, {})']))
+    before = optimizers.find(name)[1]
+    assert before == optimizers.find(name)[1]
+    monkeypatch.setattr(registry, "own_digest", lambda: "of edited code")
+    assert optimizers.find(name)[1] != before
+
+
+def test_another_registered_optimizer_leaves_the_digests_of_the_others(monkeypatch: pytest.MonkeyPatch):
+    read: list[str] = []
+    digest = registry.digest
+    monkeypatch.setattr(registry, "digest", lambda path: read.append(path.name) or digest(path))
+    files: dict[str, set[str]] = {}
+    for name in optimizers.CONTENDERS:
+        read.clear()
+        optimizers.find(name)
+        files[name] = {*read}
+    shared = {"contender.py", "routing.py"}
+    assert files["adamw"] == shared
+    assert files["lion"] == {"lion.py", *shared}
+    folder = Path(registry.__file__).parent
+    covered = set.union(*files.values())
+    assert covered == {path.name for path in folder.glob("*.py")} - {"__init__.py", "parsing.py", "registry.py"}
+    for file in covered:  # else the digest would have to cover what they import
+        imported = re.findall(r"^ *from \.(\w+) import", (folder / file).read_text(), re.MULTILINE)
+        assert {f"{name}.py" for name in imported} <= shared
+
+
+@pytest.mark.parametrize(
+    "change", [{"captured": None}, {"build": torch.optim.SGD}, {"tensors": ()}, {"of_model": True}]
+)
+def test_another_way_to_build_an_optimizer_is_another_digest(change: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    before = optimizers.find("lion")[1]
+    monkeypatch.setitem(optimizers.CONTENDERS, "lion", replace(optimizers.CONTENDERS["lion"], **change))
+    assert optimizers.find("lion")[1] != before
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Run by torchrun, or alone: save a run with torch.distributed.checkpoint, or load it elsewhere and go on with it.
+"""Run as several ranks, or alone: save a run with torch.distributed.checkpoint, or load it elsewhere and go on with it.
 
 `save DIRECTORY CASES` trains, saves and trains on; `load DIRECTORY CASES` goes on from what was saved, on as many
-processes as it is given, and compares. Without torchrun there is one process, and no process group.
+processes as it is given, and compares. Alone, there is no process group.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Worker for torchrun: if ranks cannot form one vector, each raises with the reason, and none waits for ever."""
+"""Worker of several ranks: if ranks cannot form one vector, each raises with the reason, and none waits for ever."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Worker for torchrun: `follow(model)` through the wrappers of a model on several processes."""
+"""Worker of several ranks: `follow(model)` through the wrappers of a model on several processes."""
 
 import copy
 import os

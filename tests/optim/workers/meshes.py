@@ -1,4 +1,4 @@
-"""Worker for torchrun: a transformer on 2-D and 3-D meshes, with layers outside the tensor-parallel plan."""
+"""Worker of several ranks: a transformer on 2-D and 3-D meshes, with layers outside the tensor-parallel plan."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Worker for torchrun: recipes around a step, compared with one process that trains on whole batches.
+"""Worker of several ranks: recipes around a step, compared with one process that trains on whole batches.
 
 Float32 throughout: parts of a batch, and shards of a gradient, are added in another order, a few units in the last bit.
 """

@@ -1,4 +1,4 @@
-"""Worker for torchrun: SpectralPlus takes the steps of one process, however its matrices are divided over ranks."""
+"""Worker of several ranks: SpectralPlus takes the steps of one process, however its matrices are divided over ranks."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""Worker for torchrun: every way of splitting a model takes the steps of one process."""
+"""Worker of several ranks: every way of splitting a model takes the steps of one process."""
 
 import os
 import sys

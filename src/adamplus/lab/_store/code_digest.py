@@ -9,8 +9,8 @@ import torch
 
 from .imports import imported
 
-ROOMS = ("optim", "lab/_run", "lab/optimizers", "lab/models")
-"""The folders of this package that decide a run's numbers, whatever its task is."""
+ROOMS = ("optim", "lab/_run", "lab/models")
+"""The folders of this package that decide a run's numbers, whatever its task and its optimizer are."""
 
 
 def digest(path: Path) -> str:

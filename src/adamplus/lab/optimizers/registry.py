@@ -1,5 +1,8 @@
 """The optimizers that comparisons know by name: one line of registration for each."""
 
+import hashlib
+import inspect
+from collections.abc import Iterable
 from pathlib import Path
 
 from torch.optim import SGD, Adagrad, Adam, AdamW, RAdam, RMSprop
@@ -44,8 +47,13 @@ CONTENDERS: dict[str, Contender] = {
 """All known contenders, by name."""
 
 
+HERE = Path(__file__).parent
+SHARED = (HERE / "contender.py", HERE / "routing.py")
+"""Code of every optimizer. Other files are those of single optimizers, or choose among them."""
+
+
 def find(name: str) -> tuple[Contender, str]:
-    """The contender of that name or in that file, with the digest of the code that defines it."""
+    """The contender of that name or in that file, with the digest of the code that it is built, stepped and run by."""
     if name.endswith(".py"):
         module = load_file(Path(name), "an optimizer")
         contender = getattr(module, "contender", None)
@@ -54,7 +62,16 @@ def find(name: str) -> tuple[Contender, str]:
                 f"{name} must define `contender`: write contender = Contender(name, build, search), "
                 "as in docs/extending.md"
             )
-        return contender, digest(Path(name))
+        files = sorted({*HERE.glob("*.py")} - {Path(__file__), HERE / "parsing.py"})  # it may use any of them
+        return contender, _digest(digest(Path(name)), files)
     if name not in CONTENDERS:
         raise InputError(f"unknown optimizer {name!r}: {nearest(name, CONTENDERS)}")
-    return CONTENDERS[name], own_digest()
+    contender = CONTENDERS[name]
+    files = [Path(inspect.getfile(contender.build)), *SHARED]
+    how = (contender.build.__qualname__, contender.captured, contender.tensors, contender.of_model)
+    return contender, _digest(repr(how), [file for file in files if file.parent == HERE])
+
+
+def _digest(definition: str, files: Iterable[Path]) -> str:
+    """Digest of an optimizer's definition, of files of this folder, and of the code that decides the numbers of all."""
+    return hashlib.sha256("".join([definition, *map(digest, files), own_digest()]).encode()).hexdigest()

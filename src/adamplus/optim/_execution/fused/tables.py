@@ -16,7 +16,7 @@ from torch.linalg import vector_norm
 from ..._layout import ALONE, GLOBAL, Share
 from ..._ranks import Joint
 from ..rounding import salt
-from . import kernels
+from . import kernels, matrix_kernels
 from .columns import CoefficientColumns, GroupColumns, Record, RecordColumns, ScopeColumns, TensorColumns
 
 # A worker is one program of a launch and takes about eight blocks. WORKERS are the least and the most of them.
@@ -287,7 +287,7 @@ class Tables:
             return
         tables = (self.table, self.gradients, self.settings, self.worker_rows, part.first_worker, self.coefficients)
         arguments = (*tables, *_types(part.kind), part.kind.is_aligned, BLOCK)
-        self._remember(phase, [_launch(kernels.average, part.workers, WARPS, False, *arguments)])
+        self._remember(phase, [_launch(matrix_kernels.average, part.workers, WARPS, False, *arguments)])
 
     def move(self, number: int, old: Tensor | None, new: Tensor, undoes: bool) -> None:
         """Move a part of the matrices by `new` directions, after undoing the last extrapolation by the old ones.
@@ -299,7 +299,7 @@ class Tables:
         kind = part.kind
         options = (undoes, kind.is_kept, kind.is_stochastic, kind.is_aligned, BLOCK)
         arguments = (*tables, new if old is None else old, new, *_types(kind), *options)
-        _launch(kernels.move, part.workers, WARPS, False, *arguments)
+        _launch(matrix_kernels.move, part.workers, WARPS, False, *arguments)
 
     def _remember(self, phase: str | None, launched: list[Any]) -> None:
         """Keep the launches of a phase for `_repeat`, if all of them can be repeated."""
