@@ -40,7 +40,7 @@ figures: $(READY)
 $(READY): pyproject.toml constraints.txt hatch_build.py src/adamplus/optim/_execution/native.c
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("adamplus needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,lab,ray]' -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,lab,ray,jax]' -c constraints.txt
 	@touch $(READY)
 
 clean:
