@@ -168,7 +168,7 @@ def new_scalars(params: Tree) -> tuple[jax.Array, jax.Array]:
 
 def scalar_dtype(leaves: list[Any]) -> Any:
     """Dtype of η, offsets and norms: float64 if a leaf is, else float32."""
-    return jnp.finfo(jnp.result_type(jnp.float32, *(p.dtype for p in leaves))).dtype
+    return jnp.finfo(jnp.result_type(jnp.float32, *leaves)).dtype
 
 
 def wide(x: Any) -> jax.Array:
@@ -177,7 +177,7 @@ def wide(x: Any) -> jax.Array:
 
 
 def _wide_dtype(x: Any) -> Any:
-    return jnp.promote_types(x.dtype, jnp.float32)
+    return jnp.result_type(x, jnp.float32)
 
 
 def averaged(z: Any, g: Any, weight: jax.Array) -> jax.Array:

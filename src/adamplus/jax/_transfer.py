@@ -80,7 +80,7 @@ def to_torch(
     Example:
         >>> layer = torch.nn.Linear(3, 2)
         >>> optimizer = adamplus.AdamPlus(layer.named_parameters())
-        >>> params = {"kernel": np.ones((3, 2)), "bias": np.ones(2)}
+        >>> params = {"kernel": np.ones((3, 2), "float32"), "bias": np.ones(2, "float32")}
         >>> state = adamplus.jax.adam_plus(0.1).init(params)
         >>> def convert(tree):
         ...     return {"weight": tree["kernel"].T, "bias": tree["bias"]}
