@@ -81,7 +81,7 @@ def spectral_plus(
 
     def init(params: Tree) -> SpectralPlusState:
         step, offset = new_scalars(params)
-        layout = jnp.asarray(fingerprints(geometries(params, geometry)), device=home(params))
+        layout = jnp.asarray(fingerprints(geometries(params, geometry)), device=home(params, 1))
         return SpectralPlusState(step, new_z(params, state_dtype), offset, layout)
 
     def update(updates: Tree, state: Any, params: Tree | None = None, **_: Any) -> tuple[Tree, SpectralPlusState]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.core import Tracer
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from ._geometry import direction, fingerprints
 from ._routing import Routing, geometries
@@ -149,21 +149,25 @@ def new_z(params: Tree, state_dtype: Any) -> Tree:
     return jax.tree.map(zeros, params)
 
 
-def home(params: Tree) -> NamedSharding | None:
-    """Where scalars of the state are before the first step: on all devices of the mesh that the parameters are on.
+def home(params: Tree, ndim: int) -> NamedSharding | None:
+    """Where small arrays of the state are before the first step: on all devices of the mesh that the parameters are on.
 
     On one device, the second step would be compiled again, because the first returns them on all.
     """
     leaves = [p for p in jax.tree.leaves(params) if isinstance(p, jax.Array) and not isinstance(p, Tracer)]
     mesh = next((p.sharding.mesh for p in leaves if isinstance(p.sharding, NamedSharding)), None)
-    return None if mesh is None else NamedSharding(mesh, PartitionSpec())
+    if mesh is None:
+        return None
+    # This is how JAX writes "replicated" in results: equal shardings that are written otherwise are compiled again.
+    is_explicit = AxisType.Explicit in mesh.axis_types
+    return NamedSharding(mesh, PartitionSpec(*[None] * ndim) if is_explicit else PartitionSpec())
 
 
 def new_scalars(params: Tree) -> tuple[jax.Array, jax.Array]:
     """Step count and offsets before the first step."""
     leaves = jax.tree.leaves(params)
-    place = home(params)
-    return jnp.zeros([], jnp.int32, device=place), jnp.zeros([len(leaves)], scalar_dtype(leaves), device=place)
+    step = jnp.zeros([], jnp.int32, device=home(params, 0))
+    return step, jnp.zeros([len(leaves)], scalar_dtype(leaves), device=home(params, 1))
 
 
 def scalar_dtype(leaves: list[Any]) -> Any:

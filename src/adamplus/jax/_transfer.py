@@ -141,9 +141,9 @@ def _only(x: Any, name: str) -> Any:
 
 
 def _numpy(x: Any) -> np.ndarray:
-    """A tensor or an array as numpy's."""
+    """A copy of a tensor or of an array: the optimizer goes on writing into its own."""
     if str(x.dtype) == "torch.bfloat16":
         import torch
 
-        return x.detach().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return x.detach().cpu().numpy() if hasattr(x, "detach") else np.asarray(x)
+        return x.detach().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16).copy()
+    return np.array(x.detach().cpu().numpy() if hasattr(x, "detach") else x)
