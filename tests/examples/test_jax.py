@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SECONDS = 240
-TINY = ("--layers=2", "--width=32", "--heads=2", "--context=32", "--batch=16", "--steps=30")
+SECONDS = 500
+TINY = ("--layers=1", "--width=32", "--heads=2", "--context=32", "--batch=16", "--steps=30")
 
 
 def run(script: str, *options: str) -> str:
@@ -23,7 +23,7 @@ def run(script: str, *options: str) -> str:
 
 @pytest.mark.parametrize(
     "optimizer",
-    ["adam_plus", "spectral_plus", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nadam_plus", "nigt"))],
+    ["adam_plus", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spectral_plus", "nadam_plus", "nigt"))],
 )
 def test_a_network_learns_digits(optimizer: str):
     printed = run("jax_digits.py", f"--optimizer={optimizer}")
@@ -32,6 +32,7 @@ def test_a_network_learns_digits(optimizer: str):
     assert float(accuracy[1]) >= 0.94  # each member reaches 0.95 to 0.97
 
 
+@pytest.mark.slow
 def test_a_gpt_trains_on_a_mesh_of_eight_devices():
     printed = run("jax_gpt_sharded.py", *TINY)
     loss = re.search(r"8 devices, validation loss at w ([\d.]+)", printed)

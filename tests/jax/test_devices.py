@@ -10,7 +10,8 @@ import pytest
 WORKER = Path(__file__).parent / "workers" / "eight_devices.py"
 MEMBERS = ("adam_plus", "spectral_plus")
 LAYOUTS = ("data parallel", "fully sharded", "tensor parallel", "explicit axes")
-SECONDS = 240
+QUICK = ("adam_plus, fully sharded", "adam_plus, explicit axes", "spectral_plus, tensor parallel")
+SECONDS = 500
 
 
 @pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -28,13 +29,15 @@ def test_sharded_runs_are_the_run_on_one_device_and_gather_nothing(quick: bool):
     found = dict(line.split(": ", 1) for line in done.stdout.splitlines())
 
     runs = [f"{member}, {layout}" for member in MEMBERS for layout in LAYOUTS]
-    for run in [*runs[:4], "spectral_plus, tensor parallel"] if quick else runs:
+    for run in [run for run in runs if run in QUICK] if quick else runs:
         assert float(found[f"{run}, error"]) <= 1e-12, run  # float64: sums over shards have another order
         assert found[f"{run}, compilations"] == "1", run
         assert found[f"{run}, shardings"] == "equal", run
     # the norm over all shards sends one scalar
-    sent = {layout: found[f"adam_plus, {layout}, collectives"] for layout in LAYOUTS}
-    assert sent == {"data parallel": "none", **dict.fromkeys(LAYOUTS[1:], "all-reduce of f64[]")}
+    for layout in LAYOUTS:
+        if not quick or f"adam_plus, {layout}" in QUICK:
+            sent = "none" if layout == "data parallel" else "all-reduce of f64[]"
+            assert found[f"adam_plus, {layout}, collectives"] == sent
     # of a matrix that is sharded along its longer side, X Xᵀ is a sum over shards, and its polynomial multiplies each
     assert "all-reduce of f64[8,8]" in found["spectral_plus, longer side, collectives"]
     assert "all-gather" not in found["spectral_plus, longer side, collectives"]

@@ -25,7 +25,7 @@ LAYOUTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "tensor parallel": (AUTO, {"up": P("y", "x"), "down": P("x", "y"), "bias": P("x"), "scale": P()}),
     "explicit axes": (EXPLICIT, {"up": P("y", "x"), "down": P("x", "y"), "bias": P("x"), "scale": P()}),
 }
-QUICK = {"adam_plus": list(LAYOUTS), "spectral_plus": ["tensor parallel"]}
+QUICK = {"adam_plus": ["fully sharded", "explicit axes"], "spectral_plus": ["tensor parallel"]}
 STEPS = 10
 
 
