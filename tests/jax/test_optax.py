@@ -17,7 +17,13 @@ MEMBERS: dict[str, Callable[..., Any]] = {**{name: factory for name, (factory, _
 MEMBERS["spectral_plus"] = spectral_plus
 PARAMS = {"kernel": jnp.array([[1.0, -2.0, 0.5], [0.3, 2.0, -1.0]]), "bias": jnp.array([-1.0, 3.0])}
 
-every_member = pytest.mark.parametrize("factory", MEMBERS.values(), ids=MEMBERS)
+every_member = pytest.mark.parametrize(  # nadam_plus and nigt are adam_plus with other exponents
+    "factory",
+    [
+        pytest.param(factory, id=name, marks=[pytest.mark.slow] if name in ("nadam_plus", "nigt") else [])
+        for name, factory in MEMBERS.items()
+    ],
+)
 
 
 def loss(params: Any) -> jax.Array:

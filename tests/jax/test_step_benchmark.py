@@ -29,8 +29,8 @@ def test_the_benchmark_measures_all_contenders(tmp_path: Path):
     assert list(rows) == ["optax.adam", "jax adam_plus", "jax spectral_plus", "torch AdamPlus"]
     assert all(row["ms"] > 0 for row in rows.values())
     assert rows["optax.adam"]["over_optax_adam"] == 1
-    # float32 parameters, gradients, and two buffers of Adam, or one of Adam⁺ and a temporary one: XLA keeps z_{t−1} until
-    # ‖z_t‖ is known
+    # float32 parameters, gradients, and two buffers of Adam, or one of Adam⁺ and a temporary one: XLA keeps z_{t−1}
+    # until ‖z_t‖ is known
     size = 4 * report["parameters"]
     for name in ("optax.adam", "jax adam_plus"):
         assert 4 * size <= rows[name]["peak_bytes"] <= 4.1 * size
