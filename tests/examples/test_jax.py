@@ -10,7 +10,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SECONDS = 500
-TINY = ("--layers=1", "--width=32", "--heads=2", "--context=32", "--batch=16", "--steps=30")
+TINY = ("--layers=1", "--width=32", "--heads=2", "--context=32", "--batch=16", "--steps=40", "--lr=0.06")
 
 
 def run(script: str, *options: str) -> str:
@@ -37,4 +37,4 @@ def test_a_gpt_trains_on_a_mesh_of_eight_devices():
     printed = run("jax_gpt_sharded.py", *TINY)
     loss = re.search(r"8 devices, validation loss at w ([\d.]+)", printed)
     assert loss
-    assert float(loss[1]) < 4.8  # a uniform guess has log 256 = 5.55
+    assert float(loss[1]) < 4.2  # 3.8 when this was written; a uniform guess has log 256 = 5.55
