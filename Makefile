@@ -67,7 +67,7 @@ $(DEMO_READY): $(SOURCES)
 $(READY): $(SOURCES)
 	$(CHECK_PYTHON)
 	test -e $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) -e '.[dev,lab,ray,docs]' -c constraints.txt
+	$(PIP) -e '.[dev,lab,ray,jax,docs]' -c constraints.txt
 	@touch $(DEMO_READY) $(READY)
 
 $(OLDEST)/.ready: $(SOURCES) constraints-oldest.txt

@@ -14,7 +14,7 @@ ORDER = (
     ("optim",),
     ("theory", "rivals"),
     ("",),  # adamplus itself, which re-exports these
-    ("integrations", "lab.errors"),
+    ("integrations", "jax", "lab.errors"),
     ("lab.device",),
     ("lab._store",),
     ("lab._present",),
@@ -110,6 +110,7 @@ def test_every_folder_is_in_the_order():
         ("optim._state", "theory", "Settings", "the other way"),
         ("lab._store.spec", "lab.report", "report", "the other way"),
         ("lab.data.data_set", "lab", "compare", "the other way"),
+        ("optim._state", "jax", "adam_plus", "the other way"),
         ("integrations.lightning", "optim._norm", "combine", "inside of the room optim"),
     ],
 )

@@ -68,6 +68,8 @@ STEPS: dict[torch.dtype, Steps] = {  # a, b, c of each a σ + b σ³ + c σ⁵, 
         (1.8750000636166444, -1.2500001265054335, 0.375000062888789),
     ),
 }
+POLAR_EXPRESS = {str(dtype).removeprefix("torch."): steps for dtype, steps in STEPS.items()}
+"""The same by the names of dtypes, for `adamplus.jax`."""
 RESTART = (
     3  # step before which the Gram form computes X and its Gram matrix anew, so that rounding is not amplified twice
 )
