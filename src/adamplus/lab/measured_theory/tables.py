@@ -6,7 +6,7 @@ from typing import Any
 
 from .._present import DASH, count
 from .._present import markdown_table as table
-from .measurement import MARGIN, PROBLEMS
+from .measurement import PROBLEMS
 
 Cells = list[list[str]]
 
@@ -72,7 +72,7 @@ def notes(report: dict[str, Any]) -> list[str]:
     """Notes on the origin and the meaning of the numbers."""
     born = report["certificate"]
     versions = ", ".join(f"{name} {version}" for name, version in born["versions"].items())
-    lines = [
+    return [
         f"`{born['command']}` on {born['hardware']}, {born['started'][:10]}; {versions}; "
         f"{born['seconds'] / 60:.1f} minutes in {born['workers']} process{'es' if born['workers'] > 1 else ''}, "
         f"which is {born['processor_seconds'] / 60:.1f} minutes of one core.",
@@ -81,15 +81,6 @@ def notes(report: dict[str, Any]) -> list[str]:
         f"log evaluations against log 1/ε, by least squares; interval: bootstrap over runs ({report['resamples']:,} "
         "resamples).",
     ]
-    if report["tuning_runs"]:
-        tried = max(point["candidates"] for row in report["rows"] for point in row["points"])
-        lines.append(
-            f"Settings are chosen for each ε among {tried} of each method, by who first has {MARGIN:g} ε in the mean "
-            f"of {report['tuning_runs']} other runs; who takes more than {report['max_steps']:,} steps has not reached "
-            "it. The interval does not tell of the grid of settings, whose step sizes are a factor of 2 apart and "
-            "batches one of 8."
-        )
-    return lines
 
 
 def to_csv(report: dict[str, Any]) -> str:
