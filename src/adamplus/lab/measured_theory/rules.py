@@ -39,9 +39,10 @@ class Sampler:
 
     def pair(self, x: Tensor, y: Tensor, batch: float) -> tuple[Tensor, Tensor]:
         """Return gradients of the same new samples at the rows of x and of y."""
-        count = len(x) // self.runs
-        a, b = ((self._normal() / batch**0.5).repeat(count, 1) for _ in range(2))
-        return self.problem.gradient(x, (a, b)), self.problem.gradient(y, (a, b))
+        both = torch.cat([x, y])  # one call takes less time than two
+        a, b = ((self._normal() / batch**0.5).repeat(len(both) // self.runs, 1) for _ in range(2))
+        at_x, at_y = self.problem.gradient(both, (a, b)).split(len(x))
+        return at_x, at_y
 
     def _normal(self) -> Tensor:
         drawn = next(self._drawn, None)

@@ -46,7 +46,7 @@ LOOK = 1.02
 """Factor by which steps grow between two computations of ‖∇F‖."""
 RESAMPLES = 200
 """Resamples of the bootstrap."""
-PATIENCE = 0.75
+PATIENCE = 0.4
 """A walk ends after PATIENCE/ε² + SPARE steps. Steps of 1/L need 1/(8ε²) for the floor of the valley."""
 SPARE = 2000
 
