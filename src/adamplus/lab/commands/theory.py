@@ -20,6 +20,7 @@ from ..measured_theory import (
     measure_rates,
     measure_table1,
     measure_variance,
+    remove_parts,
     theorem_settings,
     write_report,
 )
@@ -102,6 +103,7 @@ def table1(
     """Measure the paper's Table 1 with all methods tuned alike. A killed command continues when it is given again."""
     request = Table1Request(method, problem, epsilon, variant_epsilons, runs, tuning_runs, workers)
     _measure(request, lambda asked, tell: measure_table1(asked, out, tell), out)
+    remove_parts(out)
 
 
 @theory_app.command()

@@ -4,7 +4,7 @@ from .outputs import load_reports, write_report
 from .rates import measure_rates
 from .request import RateRequest, Table1Request, VarianceRequest
 from .search import PROBLEMS
-from .table1 import measure_table1
+from .table1 import measure_table1, remove_parts
 from .theorems import PROVED, theorem_settings
 from .variance import measure_variance
 from .windows import METHODS
@@ -20,6 +20,7 @@ __all__ = [
     "measure_rates",
     "measure_table1",
     "measure_variance",
+    "remove_parts",
     "theorem_settings",
     "write_report",
 ]

@@ -1,10 +1,9 @@
-"""Measured rates: evaluations until E‖∇F‖ ≤ ε for several ε, their slopes, and the report of them."""
+"""Measured rates under the settings of theorems: evaluations until E‖∇F‖ ≤ ε for several ε, and their report."""
 
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -65,14 +64,11 @@ def _processor_seconds() -> float:
 
 
 def _row(problem: str, method: str, measured: list[Measurement]) -> dict[str, Any]:
-    epsilons = [measurement.case.epsilon for measurement in measured]
-    measured_slope = slope(epsilons, [measurement.curve for measurement in measured])
     return {
         "problem": problem,
         "method": method,
         "name": PROVED[method].name,
         "proved_exponent": PROVED[method].exponent,
-        "slope": None if measured_slope is None else vars(measured_slope),
         "points": [_point(measurement) for measurement in measured],
     }
 
@@ -95,28 +91,6 @@ def _interval(measurement: Measurement) -> list[float]:
     return [float(value) for value in np.quantile(drawn, [0.025, 0.975])]
 
 
-@dataclass(frozen=True)
-class Slope:
-    """A measured exponent, with a 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-def fit(epsilons: Sequence[float], evaluations: np.ndarray) -> np.ndarray:
-    """Slope of log evaluations against log 1/ε by least squares, for every row of evaluations, without NaN."""
-    x = np.log(1 / np.asarray(epsilons))
-    y = np.log(evaluations)
-    known = np.isfinite(y)
-    count = known.sum(-1)
-    y = np.where(known, y, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        centred = np.where(known, x - ((x * known).sum(-1) / count)[..., None], 0.0)
-        slopes = (centred * y).sum(-1) / (centred**2).sum(-1)
-    return np.where(count >= 2, slopes, math.nan)
-
-
 def resampled(curve: Curve, epsilon: float, random: np.random.Generator) -> np.ndarray:
     """Evaluations until ε for runs drawn with replacement, `RESAMPLES` times.
 
@@ -127,16 +101,3 @@ def resampled(curve: Curve, epsilon: float, random: np.random.Generator) -> np.n
     weights = random.multinomial(runs, np.full(runs, 1 / runs), RESAMPLES) / runs
     evaluations = curve.reached(epsilon, weights)
     return np.where(np.isfinite(evaluations), evaluations, curve.evaluations[-1])
-
-
-def slope(epsilons: Sequence[float], curves: Sequence[Curve], seed: int = 0) -> Slope | None:
-    """Slope over the ε that were reached, with a bootstrap over runs; None if fewer than two were reached."""
-    reached = [(e, curve) for e, curve in zip(epsilons, curves, strict=True) if np.isfinite(curve.reached(e)).all()]
-    if len(reached) < 2:
-        return None
-    random = np.random.default_rng(seed)
-    used = [e for e, _ in reached]
-    drawn = [resampled(curve, e, random) for e, curve in reached]
-    value = fit(used, np.array([float(curve.reached(e)[0]) for e, curve in reached]))
-    low, high = np.quantile(fit(used, np.stack(drawn, axis=1)), [0.025, 0.975])
-    return Slope(float(value), float(low), float(high))

@@ -1,5 +1,6 @@
 """The measured Table 1: every method on every problem for every ε, in parts that survive if the command is killed."""
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -68,6 +69,11 @@ def measure_table1(request: Table1Request, folder: Path, tell: Callable[[str], N
             for method in request.methods
         ],
     }
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove the parts of a table that is written."""
+    shutil.rmtree(folder / PARTS)
 
 
 def measure_part(parts: Path, case: Case) -> dict[str, Any]:

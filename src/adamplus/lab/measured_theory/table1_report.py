@@ -1,16 +1,15 @@
 """Tables of the measured Table 1: Markdown, CSV, and cells for the page."""
 
-import math
-from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from .._present import DASH, count, csv_table, decimal
 from .._present import markdown_table as table
-from .measurement import BEYOND
-from .search import CRITERIA, GAP, MARGIN, PATIENCE, SPARE
+from .search import BEYOND, CRITERIA, GAP, MARGIN, PATIENCE, SPARE
 from .slopes import Slope, slope, two_point_slopes
+from .tables import finite, slope_text
 from .windows import METHODS, SHARES, STEPS
 
 Cells = list[list[str]]
@@ -55,15 +54,6 @@ def slope_of(row: dict[str, Any], criterion: str) -> Slope | None:
     return slope([e for e, _ in found], [r["evaluations"] for r in results], [r["spread"] for r in results])
 
 
-def slope_text(found: Slope | None, of: int) -> str:
-    """A slope with its interval, and of how many ε it is if some were not reached."""
-    if found is None:
-        return DASH
-    text = f"{found.value:.2f}"
-    text += f" ± {found.half:.2f}" if math.isfinite(found.half) else ""
-    return text if found.points == of else f"{text}, of {found.points} ε"
-
-
 def count_text(needed: float | None) -> str:
     """Evaluations as 9,999, 12.3 k or 1.23 M."""
     return DASH if needed is None else count(needed, exact_below=1e4, powers=True)
@@ -88,7 +78,7 @@ def neighbours(report: Report, problem: str, criterion: str) -> Cells:
     """Slopes between neighbouring ε."""
     rows = _rows(report, problem)
     epsilons = [point["epsilon"] for point in rows[0]["points"]]
-    heads = [f"{a:.2g} to {b:.2g}" for a, b in zip(epsilons, epsilons[1:], strict=False)]
+    heads = [f"{a:.2g} to {b:.2g}" for a, b in pairwise(epsilons)]
     lines = [
         [METHODS[row["method"]].name, *(map(_two_digits, two_point_slopes(epsilons, evaluations(row, criterion))))]
         for row in rows
@@ -97,7 +87,7 @@ def neighbours(report: Report, problem: str, criterion: str) -> Cells:
 
 
 def sums(report: Report, problem: str) -> Cells:
-    """Sums of type I and type II when the average arrives, and the powers of the number of steps with which they grow."""
+    """Sums of type I and type II when the average arrives, and their growth as powers of the number of steps."""
     lines = []
     for row in _rows(report, problem):
         found = reached(row, "average")
@@ -114,7 +104,7 @@ def sums(report: Report, problem: str) -> Cells:
                     cell
                     for name in ("type1", "type2")
                     for cell in (
-                        decimal(last[name], 3),
+                        decimal(last[name]),
                         _two_digits(_power_of(steps, [result[name] for _, result in found])),
                     )
                 ),
@@ -178,17 +168,18 @@ def notes(report: Report) -> list[str]:
     return [
         f"`{born['command']}` on {born['hardware']}, {born['started'][:10]}; {versions}; "
         f"{born['processor_seconds'] / 60:.0f} minutes of one core.",
-        f"Evaluations of gradients of single samples until the mean of ‖∇F‖ over {report['runs']} runs is at most ε: at "
-        "the last iterate (ŵ for the Adam⁺ family), at a moving average of these points (w for the family), and in the "
-        "mean over all iterates so far, which is E‖∇F‖ of a random one as in the theorems. The first two stop as an "
+        f"Evaluations of gradients of single samples until the mean of ‖∇F‖ over {report['runs']} runs is at most ε. "
+        "Last iterate: the point where gradients are taken, ŵ for the Adam⁺ family. Moving average: of these points, w "
+        "for the family. Random iterate: mean over all iterates so far, as in the theorems. The first two stop as an "
         "oracle would.",
         f"Settings are chosen for each ε and each of the three, among {_span(tried)} candidates ({len(STEPS)} step "
-        f"sizes, {len(SHARES)} batches, 1 or 3 values of one more setting; 3 weights of the average on top, if the "
-        f"method has none), by the fewest evaluations until {MARGIN:g} ε in the mean of {report['tuning_runs']} other "
-        f"runs. A walk ends after {PATIENCE:g}/ε² + {SPARE:,} steps. Δ = {GAP:g} on the valley.",
+        f"sizes, {len(SHARES)} batches, 1 or 3 values of one more setting; and 3 weights of the average, if the method "
+        f"has none), by the fewest evaluations until {MARGIN:g} ε in the mean of {report['tuning_runs']} other runs. A "
+        f"walk ends after {PATIENCE:g}/ε² + {SPARE:,} steps. Δ = {GAP:g} on the valley.",
         "Slope: log evaluations against log 1/ε by least squares, ± half of a 95 % interval. It contains the choice of "
-        f"runs and of settings (bootstrap of {report['resamples']} resamples that tunes again) and the residuals of the "
-        f"fit, with Student's t. Curves end at {BEYOND:g} times the evaluations, which limits a resample.",
+        f"runs and of settings ({report['resamples']} bootstrap resamples, which choose settings again) and the "
+        f"residuals of the fit, with Student's t. Curves end at {BEYOND:g} times the evaluations, which limits a "
+        "resample.",
         "Sums: at the moving average's arrival at the smallest ε, Σ_i‖g_{1:T,i}‖ over coordinates of the sampled "
         "gradients (type I) and Σ_t‖z_t‖ of the method's estimate of ∇F (type II), in the mean over runs; their powers "
         "of T are fitted over all ε.",
@@ -208,7 +199,7 @@ def to_csv(report: Report) -> str:
     for row in report["rows"]:
         for criterion in CRITERIA:
             found = slope_of(row, criterion)
-            of = [None] * 3 if found is None else [_finite(found.value), _finite(found.low), _finite(found.high)]
+            of = [None] * 3 if found is None else [finite(found.value), finite(found.low), finite(found.high)]
             for point in row["points"]:
                 result = point["results"][criterion] or {}
                 low, high = result.get("interval") or (None, None)
@@ -218,21 +209,3 @@ def to_csv(report: Report) -> str:
                     [row["problem"], row["method"], criterion, *of, point["epsilon"], *cells, ", ".join(edges)]
                 )
     return csv_table(head, lines)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-EdgeCounts = dict[str, tuple[int, int]]
-
-
-def edge_counts(report: Report, keep: Callable[[dict[str, Any]], bool] = lambda row: True) -> EdgeCounts:
-    """For each setting, how many choices lie at the first and at the last place of its window."""
-    found: dict[str, list[int]] = {}
-    for row in filter(keep, report["rows"]):
-        for point in row["points"]:
-            for result in point["results"].values():
-                for name, side in (result or {}).get("edges", {}).items():
-                    found.setdefault(name, []).append(side)
-    return {name: (sides.count(-1), sides.count(1)) for name, sides in found.items()}

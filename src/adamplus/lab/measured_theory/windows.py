@@ -1,8 +1,8 @@
 """The rows of the measured Table 1, and the settings among which every method chooses.
 
 The windows were fixed before the table was measured, after trial runs at a few ε, and are equal for all methods: nine
-step sizes (a reach of 256), six batches (a reach of 32,768), and three values of one more setting (a reach of 16). Their
-units are:
+step sizes (a reach of 256), six batches (a reach of 32,768), and three values of one more setting (a reach of 16).
+Their units are:
 
 - Step size 1 is the step that moves along a gradient of norm ε as a gradient descent step of 1/L does; 1/ℓ for methods
   that compare a sample at two points. Step sizes that fall in time do so after about 1/ε steps.
