@@ -50,7 +50,9 @@ def first_below(norms: list[float], epsilon: float) -> int:
 
 def traced(rule: rules.Rule, sampler: Sampler, weights: tuple[float, ...] = ()) -> Trace:
     limits = {criterion: np.full(1, 1e9) for criterion in CRITERIA}
-    return walk(rule, sampler, weights, 50, Measuring(0.0, limits), growth=True)  # up to step 50, every step is a look
+    return walk(
+        rule, sampler, weights, 50, Measuring(0.0, limits, 1.0), growth=True
+    )  # up to step 50, every step is a look
 
 
 def test_last_and_averaged_iterates_of_sgd_are_those_of_a_loop():

@@ -40,7 +40,7 @@ def draw_rates(report: dict[str, Any], folder: Path) -> list[Path]:
             axes.set_title(f"on {PROBLEMS[problem]}", fontsize=9)
             axes.set(xscale="log", yscale="log", xlabel="1/ε")
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axes.xaxis.setminor_label_formatter(FuncFormatter(minor_label))
+            axes.xaxis.set_minor_formatter(FuncFormatter(minor_label))
         panels[0].set_ylabel("gradient evaluations until E‖∇F‖ ≤ ε")
         draw_names(above, names)
         _slopes(below.subplots(), report, names)

@@ -51,6 +51,13 @@ PATIENCE = 0.4
 SPARE = 2000
 
 
+PATIENCES = (3.0, 30.0)
+"""Multiples of the evaluations of tuning that a measured walk may take: the second if the first is too few.
+
+Other runs may need more than those of tuning. On the double well, one that starts beside a saddle point does.
+"""
+
+
 @dataclass(frozen=True)
 class Case:
     """One method on one problem for one ε, and how it is measured."""
@@ -173,12 +180,12 @@ class Measuring:
     Args:
         epsilon: the target.
         tuned: under each criterion the evaluations that each candidate needed in tuning; NaN if it was not chosen.
+        patience: multiple of these evaluations that a candidate may take.
     """
 
-    def __init__(self, epsilon: float, tuned: dict[str, np.ndarray]) -> None:
+    def __init__(self, epsilon: float, tuned: dict[str, np.ndarray], patience: float) -> None:
         self.epsilon: float = epsilon
-        # other random numbers must not make it miss ε: it may take three times the evaluations of tuning
-        self.limits: dict[str, np.ndarray] = {criterion: 3 * values for criterion, values in tuned.items()}
+        self.limits: dict[str, np.ndarray] = {criterion: patience * values for criterion, values in tuned.items()}
 
     def staying(self, look: Look) -> np.ndarray:
         """Mask of the candidates that continue."""
@@ -259,7 +266,11 @@ def measure(case: Case) -> dict[str, Any]:
     random = np.random.default_rng(0)
     tuning_weights, weights = _weights(case.tuning_runs, random), _weights(case.runs, random)
     chosen = {criterion: choose(options[criterion], case.epsilon, tuning_weights) for criterion in CRITERIA}
-    measured = _measure_chosen(case, problem, groups, options, chosen)
+    for patience in PATIENCES:
+        measured = _measure_chosen(case, problem, groups, options, chosen, patience)
+        first = [measured[criterion, int(chosen[criterion][0])] for criterion in CRITERIA if len(chosen[criterion])]
+        if all(np.isfinite(one.curve.reached(case.epsilon)).all() for one in first):
+            break
     results = {}
     for criterion in CRITERIA:
         if len(chosen[criterion]):
@@ -330,8 +341,9 @@ def _measure_chosen(
     groups: list[Group],
     options: dict[str, list[Option]],
     chosen: dict[str, np.ndarray],
+    patience: float,
 ) -> dict[tuple[str, int], Measured]:
-    """Walk all candidates that were ever chosen on fresh runs."""
+    """Walk all candidates that were ever chosen on fresh runs, for `patience` times the evaluations of tuning."""
     picked = [(criterion, int(i)) for criterion in CRITERIA for i in np.unique(chosen[criterion])]
     measured = {}
     for number in sorted({options[criterion][i].group for criterion, i in picked}):
@@ -342,7 +354,7 @@ def _measure_chosen(
             place = candidates.index(options[criterion][i].candidate)
             tuned[criterion][place] = np.fmax(tuned[criterion][place], options[criterion][i].needed)
         sampler = Sampler(problem, case.runs, case.seed(SEED))
-        rule, watch = groups[number].begin(sampler.start, candidates), Measuring(case.epsilon, tuned)
+        rule, watch = groups[number].begin(sampler.start, candidates), Measuring(case.epsilon, tuned, patience)
         trace = walk(rule, sampler, groups[number].weights, 3 * case.steps, watch, growth=True)
         for criterion, i in here:
             option = options[criterion][i]

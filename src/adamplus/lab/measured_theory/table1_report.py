@@ -74,6 +74,22 @@ def grid(report: Report, problem: str) -> Cells:
     return [["algorithm", "assumes", "proved", "data-dependent", *heads], *lines]
 
 
+def summary(report: Report) -> Cells:
+    """Evaluations at the smallest ε and slopes on the problems with all ε, at last iterates and at averages."""
+    shown = [problem for problem in problems(report) if problem in FULL]
+    columns = [(problem, criterion) for problem in shown for criterion in ("last", "average")]
+    rows = {(row["problem"], row["method"]): row for row in report["rows"]}
+    lines = []
+    for method in dict.fromkeys(row["method"] for row in report["rows"]):
+        cells = []
+        for problem, criterion in columns:
+            row = rows[problem, method]
+            needed, found = evaluations(row, criterion)[-1], slope_of(row, criterion)
+            cells.append(f"{count_text(needed)}; {slope_text(found, len(row['points']))}")
+        lines.append([METHODS[method].name, power(METHODS[method].exponent), *cells])
+    return [["algorithm", "proved", *(f"{NAMES[p]}, {HEADS[c]}" for p, c in columns)], *lines]
+
+
 def neighbours(report: Report, problem: str, criterion: str) -> Cells:
     """Slopes between neighbouring ε."""
     rows = _rows(report, problem)
@@ -141,7 +157,9 @@ def _two_digits(value: float | None) -> str:
 
 def sections(report: Report) -> list[tuple[str, Cells]]:
     """All tables with their titles."""
-    found = [(NAMES[problem], grid(report, problem)) for problem in problems(report)]
+    smallest = min(report["epsilons"])
+    found = [(f"Evaluations at ε = {smallest:g}, and slopes", summary(report))]
+    found += [(NAMES[problem], grid(report, problem)) for problem in problems(report)]
     for problem in problems(report):
         if problem in FULL:
             name = NAMES[problem]

@@ -147,11 +147,21 @@ def _nested(
     return groups
 
 
-def _family(beta_power: float, norm_power: float, *, floor: bool = False, extrapolate: bool = True) -> MakeGroups:
+def _no_floor(scale: Scale, beta: float) -> float:
+    return 1e-8
+
+
+def _family(
+    beta_power: float,
+    norm_power: float,
+    *,
+    floor: Callable[[Scale, float], float] = _no_floor,
+    extrapolate: bool = True,
+) -> MakeGroups:
     def settings(scale: Scale, step: float, own: float) -> dict[str, Any]:
         beta = scale.weight(own)
         lr = step * scale.epsilon**norm_power * beta**-beta_power / scale.problem.L
-        return {"lr": lr, "beta": beta, "eps": 2 * beta**beta_power if floor else 1e-8}
+        return {"lr": lr, "beta": beta, "eps": floor(scale, beta)}
 
     options = {"beta_power": beta_power, "norm_power": norm_power, "extrapolate": extrapolate}
     return _one_point(rules.Family, settings, WEIGHTS, **options)
@@ -357,12 +367,21 @@ METHODS = {
         third=WEIGHTS,
         **HESSIAN,
     ),
+    "adam-plus-floor": Method(
+        "Adam⁺ (p = 1/2) with ε₀ = √(2ε)",
+        "not in the paper",
+        exponent=None,
+        data_dependent="–",
+        groups=_family(1.0, 0.5, floor=lambda scale, beta: (2 * scale.epsilon) ** 0.5),
+        third=WEIGHTS,
+        **HESSIAN,
+    ),
     "nadam-plus": Method(
         "Nadam⁺ (p = 2/3)",
         "Adam⁺",
         exponent=3.5,
         data_dependent="–",
-        groups=_family(4 / 3, 2 / 3, floor=True),
+        groups=_family(4 / 3, 2 / 3, floor=lambda scale, beta: 2 * beta ** (4 / 3)),
         third=WEIGHTS,
         **HESSIAN,
     ),
