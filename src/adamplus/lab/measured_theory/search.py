@@ -266,6 +266,7 @@ def measure(case: Case) -> dict[str, Any]:
     random = np.random.default_rng(0)
     tuning_weights, weights = _weights(case.tuning_runs, random), _weights(case.runs, random)
     chosen = {criterion: choose(options[criterion], case.epsilon, tuning_weights) for criterion in CRITERIA}
+    measured: dict[tuple[str, int], Measured] = {}
     for patience in PATIENCES:
         measured = _measure_chosen(case, problem, groups, options, chosen, patience)
         first = [measured[criterion, int(chosen[criterion][0])] for criterion in CRITERIA if len(chosen[criterion])]

@@ -70,8 +70,8 @@ def grid(report: Report, problem: str) -> Cells:
         for criterion in CRITERIA:
             cells.append(slope_text(slope_of(row, criterion), len(row["points"])))
             cells.append(count_text(evaluations(row, criterion)[-1]))
-        lines.append([about.name, _assumed(about), power(about.exponent), about.data_dependent, *cells])
-    return [["algorithm", "assumes", "proved", "data-dependent", *heads], *lines]
+        lines.append([about.name, about.source, _assumed(about), power(about.exponent), about.data_dependent, *cells])
+    return [["algorithm", "source", "assumes", "proved", "data-dependent", *heads], *lines]
 
 
 def summary(report: Report) -> Cells:
@@ -173,7 +173,7 @@ def sections(report: Report) -> list[tuple[str, Cells]]:
 
 def markdown(report: Report) -> str:
     """All tables, with notes on the measurement."""
-    text = ("algorithm", "assumes")
+    text = ("algorithm", "source", "assumes")
     parts = [f"### {title}\n\n{table(head, lines, left=text)}" for title, (head, *lines) in sections(report)]
     return "\n\n".join(parts) + "\n\n" + "\n".join(f"- {note}" for note in notes(report)) + "\n"
 
