@@ -74,14 +74,13 @@ def minor_label(value: float, _: int) -> str:
 
 
 def draw_line(axes: "Axes", points: list[dict[str, Any]], number: int) -> None:
-    """Draw the evaluations of one method with their intervals. Points without evaluations are left out."""
-    reached = [point for point in points if point["evaluations"] is not None]
-    if not reached:
-        return
+    """Draw the evaluations of one method with their intervals. The line has a gap at points without evaluations."""
     colour, dash = style(number)
-    x, y = [1 / point["epsilon"] for point in reached], [point["evaluations"] for point in reached]
+    gap = math.nan
+    x = [1 / point["epsilon"] for point in points]
+    y = [point["evaluations"] or gap for point in points]
+    low, high = zip(*(point["interval"] if point["evaluations"] else (gap, gap) for point in points), strict=True)
     axes.plot(x, y, color=colour, linestyle=STROKES[dash], linewidth=1.4, marker="o", markersize=3)
-    low, high = zip(*(point["interval"] for point in reached), strict=True)
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 

@@ -33,8 +33,9 @@ def draw_table1(report: dict[str, Any], folder: Path) -> list[Path]:
                 counts = []
                 for row in report["rows"]:
                     if row["problem"] == problem:
-                        points = [{"epsilon": e, **result} for e, result in reached(row, criterion)]
-                        counts += [point["evaluations"] for point in points]
+                        found = dict(reached(row, criterion))
+                        points = [{"epsilon": e, "evaluations": None, **found.get(e, {})} for e in report["epsilons"]]
+                        counts += [result["evaluations"] for result in found.values()]
                         draw_line(axes, points, methods.index(row["method"]))
                 draw_guides(axes, report["epsilons"], counts)
                 tidy(axes)
@@ -47,8 +48,12 @@ def draw_table1(report: dict[str, Any], folder: Path) -> list[Path]:
         for axes in panels[:, 0]:
             axes.set_ylabel("gradient evaluations until E‖∇F‖ ≤ ε")
         draw_names(above, names)
-        for criterion, axes in zip(SHOWN, below.subplots(1, len(SHOWN), sharey=True), strict=True):
+        slopes = below.subplots(1, len(SHOWN), sharey=True)
+        for criterion, axes in zip(SHOWN, slopes, strict=True):
             _slopes(axes, report, criterion, methods, shown)
+        below.legend(
+            *slopes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8
+        )
         return save(figure, folder / report["kind"], DPI)
 
 
@@ -70,7 +75,6 @@ def _slopes(axes: "Axes", report: dict[str, Any], criterion: str, methods: list[
     axes.plot([], [], color="black", marker="|", markersize=11, linestyle="", label="proved, in the worst case")
     axes.set_yticks(range(len(methods)), [METHODS[method].name for method in methods])
     axes.set_ylim(len(methods) - 0.4, -0.6)
-    axes.set_xlim(1, 6)
+    axes.set_xlim(1, 5.6)
     axes.set_xlabel(f"exponent of 1/ε, {HEADS[criterion]}, 95 %")
-    axes.legend(frameon=False, fontsize=7, loc="lower right")
     tidy(axes)
