@@ -75,6 +75,8 @@ def minor_label(value: float, _: int) -> str:
 
 def draw_line(axes: "Axes", points: list[dict[str, Any]], number: int) -> None:
     """Draw the evaluations of one method with their intervals. The line has a gap at points without evaluations."""
+    if all(point["evaluations"] is None for point in points):
+        return  # an axis without any number cannot be logarithmic
     colour, dash = style(number)
     gap = math.nan
     x = [1 / point["epsilon"] for point in points]
