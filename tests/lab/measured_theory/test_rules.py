@@ -95,21 +95,16 @@ def test_a_candidate_takes_the_steps_of_the_rival(method: str):
     rule = make(sampler.start)
     generator = torch.Generator().manual_seed(5)
     walk = OptimizerWalk(problem, problem.start(RUNS, generator), optimizer, batches, generator)
-    ended = 0
-    for step in range(80):
+    for _ in range(40):
         rule.step(sampler)
         walk.step()
         torch.testing.assert_close(rule.at[RUNS:], walk.point, rtol=1e-11, atol=1e-11)  # rounding of the same formula
-        if step == 40:
-            rule.keep(np.array([False, True]))
-            rule.at = torch.cat([rule.at, rule.at])[-RUNS:]
-            break
-    assert rule.evaluations[-1] == walk.evaluations
+    rule.keep(np.array([False, True]))
     for _ in range(40):
         rule.step(sampler)
         walk.step()
         torch.testing.assert_close(rule.at, walk.point, rtol=1e-11, atol=1e-11)
-    assert ended == 0
+    assert list(rule.evaluations) == [walk.evaluations]
 
 
 @pytest.mark.parametrize(("power", "norm_power", "eps"), [(1.0, 0.5, 1e-8), (4 / 3, 2 / 3, 0.7), (1.0, 1.0, 1e-8)])
@@ -162,7 +157,7 @@ def test_gradients_of_a_batch_have_the_mean_and_the_variance_of_the_problem():
     x = sampler.start.repeat(2, 1)
     batches = torch.tensor([1.0, 16.0])[:, None, None]
     noise = torch.stack([sampler.gradient(x, batches) - problem.gradient(x) for _ in range(4000)]).view(4000, 2, 2, 4)
-    assert torch.equal(noise[:, 0] / 4, noise[:, 1]) or torch.allclose(noise[:, 0] / 4, noise[:, 1], atol=1e-12)
+    torch.testing.assert_close(noise[:, 0] / 4, noise[:, 1])  # the same noise for every candidate
     variance = noise.square().sum(3).mean((0, 2))
     torch.testing.assert_close(variance, torch.tensor([4.0, 0.25], dtype=x.dtype), rtol=0.05, atol=0)  # 32,000 squares
     here, there = sampler.pair(x, x, 4)
