@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from adamplus.cli import app
 from adamplus.lab.commands import theory as commands
 from adamplus.lab.errors import InputError
-from adamplus.lab.measured_theory.measurement import measure_all
-from adamplus.lab.measured_theory.methods import METHODS
+from adamplus.lab.measured_theory.measurement import in_processes, measure
+from adamplus.lab.measured_theory.windows import METHODS
 
 RESULTS = Path(__file__).parents[3] / "results" / "theory"
 
@@ -40,21 +40,23 @@ def refused(*arguments: object) -> str:
 
 
 def test_table1_from_end_to_end(tmp_path: Path):
-    options = ("--epsilon", "0.3,0.15,2", "--runs", 4, "--tuning-runs", 2, "--max-steps", 12, "--workers", 1)
+    options = ("--epsilon", "0.4,0.3,2", "--runs", 2, "--tuning-runs", 2, "--workers", 1, "--problem", "valley")
     printed = run("table1", *options, "--out", tmp_path / "made")
     found = json.loads((tmp_path / "made" / "table1.json").read_text())
-    assert found["certificate"]["command"].startswith("adamplus theory table1 --problem double-well,valley --epsilon")
-    assert {"hardware", "versions", "git", "started", "seconds"} <= set(found["certificate"])
-    assert found["seeds"] == {"told": 2, "tuning": 1}
-    rows = {(row["problem"], row["method"]) for row in found["rows"]}
-    assert rows == {(problem, method) for problem in ("double-well", "valley") for method in METHODS}
-    assert {point["candidates"] for row in found["rows"] for point in row["points"]} == {36}
-    assert any(row["slope"] is not None for row in found["rows"])
+    assert found["certificate"]["command"].startswith("adamplus theory table1 --problem valley --epsilon 0.4,0.3,2")
+    assert {"hardware", "versions", "git", "started", "seconds", "processor_seconds"} <= set(found["certificate"])
+    assert found["seeds"] == {"measured": 2, "tuning": 1}
+    assert [row["method"] for row in found["rows"]] == list(METHODS)
+    for row in found["rows"]:
+        assert {point["candidates"] for point in row["points"]} == {54 if row["method"] == "sgd-ema" else 162}
+        assert {tuple(point["results"]) for point in row["points"]} == {("last", "average", "random")}
     for name in ("table1.png", "table1.pdf", "table1.csv", "theory.html"):
         assert (tmp_path / "made" / name).stat().st_size > 1000
+    assert not (tmp_path / "made" / ".table1-parts").exists()  # they are not needed once the tables are written
     assert (tmp_path / "made" / "table1.md").read_text().strip() in printed
     page = (tmp_path / "made" / "theory.html").read_text()
     assert "Nadam⁺" in page
+    assert "slopes between neighbouring ε" in page
     assert "http://" not in page
     assert "https://" not in page
 
@@ -109,8 +111,10 @@ def test_settings_prints_what_the_theorem_gives():
         (("settings", "--theorem", "nigt", "--T", "9", "--lr", "1e308", *CONSTANTS), "beyond the range of a float"),
         (("table1", "--runs", "1"), "--runs must be at least 2, got 1"),
         (("table1", "--runs", "0"), "--runs must be at least 2, got 0"),
-        (("table1", "--tuning-runs", "0"), "--tuning-runs must be at least 1, got 0"),
-        (("table1", "--max-steps", "0"), "--max-steps must be at least 1, got 0"),
+        (("table1", "--tuning-runs", "1"), "--tuning-runs must be at least 2, got 1"),
+        (("rate", "--max-steps", "0"), "--max-steps must be at least 1, got 0"),
+        (("table1", "--variant-epsilons", "1"), "--variant-epsilons must be at least 2, got 1"),
+        (("table1", "--problem", "valley-1000"), "unknown problem 'valley-1000': did you mean valley-100"),
         (("table1", "--workers", "0"), "--workers must be at least 1, got 0"),
         (("rate", "--method", "sgd,sgd"), "method 'sgd' is given twice"),
         (
@@ -142,6 +146,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_measuring(
         raise AssertionError("it measures")
 
     monkeypatch.setattr("adamplus.lab.commands.theory.measure_rates", never)
+    monkeypatch.setattr("adamplus.lab.commands.theory.measure_table1", never)
     monkeypatch.setattr("adamplus.lab.commands.theory.measure_variance", never)
     (tmp_path / "file").write_text("")
     assert "cannot be written to: Not a directory" in refused(command, "--out", tmp_path / "file" / "folder")
@@ -174,7 +179,8 @@ def test_names_may_have_blanks_and_runs_that_end_too_early_are_not_reached(tmp_p
 
 
 def test_ctrl_c_ends_all_processes_silently(tmp_path: Path):
-    command = [sys.executable, "-m", "adamplus.cli", "theory", "table1", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "adamplus.cli", "theory", "table1", "--method", "sgd-ema", "--out", str(tmp_path)]
+    command += ["--epsilon", "0.4,0.004,7", "--problem", "double-well"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
@@ -190,7 +196,7 @@ def test_a_killed_worker_process_is_reported(monkeypatch: pytest.MonkeyPatch):
     pool = Mock(side_effect=BrokenProcessPool("A process in the process pool was terminated abruptly"))
     monkeypatch.setattr(ProcessPoolExecutor, "submit", pool)
     with pytest.raises(InputError, match=r"worker process was killed.*: pass fewer --workers"):
-        list(measure_all([Mock()], 2))
+        list(in_processes(measure, [Mock()], 2))
 
 
 def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -8,13 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from adamplus import AdamPlusReference
-from adamplus.lab.measured_theory.measurement import Case, measure, measure_all
-from adamplus.lab.measured_theory.methods import METHODS, adam_plus_candidate
-from adamplus.lab.measured_theory.rates import fit, slope
+from adamplus import AdamPlusReference, rivals
+from adamplus.lab.measured_theory.measurement import Case, in_processes, measure
+from adamplus.lab.measured_theory.methods import adam_plus_candidate, optimizer_candidate
 from adamplus.lab.measured_theory.variance import on_double_well
 from adamplus.lab.measured_theory.variance_report import level
-from adamplus.lab.measured_theory.walks import BatchedAdamPlus, Curve, Limits, walk
+from adamplus.lab.measured_theory.walks import BatchedAdamPlus, Limits, walk
 from adamplus.theory.problems import DoubleWell
 
 
@@ -64,71 +63,15 @@ def test_evaluations_are_counted_until_the_mean_is_below_epsilon():
 
 def test_a_method_with_two_points_counts_the_evaluations_of_both():
     problem = DoubleWell(2)
-    candidate = next(iter(METHODS["storm"].candidates(problem, 0.1)))
+    candidate = optimizer_candidate(rivals.STORM, {"lr": 0.1}, (7,))
     curve = walk(candidate.begin, problem, 1e-9, 2, 0, Limits(3))
     batch = curve.evaluations[0]
     assert list(curve.evaluations) == [batch, 3 * batch, 5 * batch]  # one point at first, then two
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_chooses_among_36_candidates(method: str):
-    candidates = list(METHODS[method].candidates(DoubleWell(), 0.05))
-    assert len(candidates) == 36
-    assert len({candidate.settings for candidate in candidates}) == 36
-
-
-def test_the_slope_of_a_power_is_its_exponent():
-    epsilons = [0.2, 0.1, 0.05]
-    evaluations = np.array([7 * e**-3.5 for e in epsilons])
-    assert float(fit(epsilons, evaluations)) == pytest.approx(3.5)
-    evaluations[1] = math.nan
-    assert float(fit(epsilons, evaluations)) == pytest.approx(3.5)
-    assert math.isnan(float(fit(epsilons, np.array([1.0, math.nan, math.nan]))))
-
-
-def synthetic(epsilon: float, exponent: float, runs: int, random: np.random.Generator) -> Curve:
-    """Runs whose ‖∇F‖ falls as N^(−1/exponent), each with its own random factor of mean 1."""
-    evaluations = np.exp(np.linspace(0, math.log(4 * epsilon**-exponent), 400))
-    factors = random.gamma(20, 1 / 20, runs)
-    return Curve(evaluations, evaluations[:, None] ** (-1 / exponent) * factors)
-
-
-def test_the_95_percent_interval_covers_the_slope_about_as_often():
-    random, epsilons = np.random.default_rng(0), [0.2, 0.1, 0.05, 0.025]
-    covered = 0
-    for trial in range(40):
-        found = slope(epsilons, [synthetic(e, 3.0, 40, random) for e in epsilons], seed=trial)
-        assert found is not None
-        assert found.low <= found.value <= found.high
-        assert found.value == pytest.approx(3.0, abs=0.5)
-        covered += found.low <= 3.0 <= found.high
-    assert 33 <= covered <= 40  # of 40 at 95 %: fewer than 33 has a probability below 1e-3
-
-
-def test_a_slope_needs_two_points_that_were_reached():
-    random = np.random.default_rng(0)
-    curve, not_reached = synthetic(0.1, 3.0, 8, random), synthetic(0.4, 3.0, 8, random)
-    assert slope([0.1, 0.05], [curve, not_reached]) is None
-
-
-def test_measured_runs_are_not_the_tuning_runs():
-    case = Case("double-well", "adam-plus", True, 0.3, runs=6, tuning_runs=6, max_steps=200)
-    measurement = measure(case)
-    tuning = walk(
-        next(c for c in METHODS["adam-plus"].candidates(DoubleWell(), 0.3) if c.settings == measurement.settings).begin,
-        DoubleWell(),
-        0.3,
-        6,
-        1,
-        Limits(200),
-    )
-    assert measurement.tried == 36
-    assert not np.array_equal(measurement.curve.norms[0], tuning.norms[0])
-
-
 def test_two_processes_measure_what_one_does():
-    cases = [Case("double-well", "sgd", False, e, runs=4, tuning_runs=0, max_steps=100) for e in (0.3, 0.4)]
-    one, two = (list(measure_all(cases, workers)) for workers in (1, 2))
+    cases = [Case("double-well", "sgd", e, runs=4, max_steps=100) for e in (0.3, 0.4)]
+    one, two = (list(in_processes(measure, cases, workers)) for workers in (1, 2))
     for a, b in zip(one, two, strict=True):
         assert (a.case, a.settings) == (b.case, b.settings)
         assert np.array_equal(a.curve.norms, b.curve.norms)

@@ -5,7 +5,17 @@ from .console import console, say
 from .html import Markup, embedded, join, tag
 from .numbers import DASH, count, decimal, duration, listed, number, plus_minus, settings, versions
 from .plot import STROKES, draw_curve, draw_legend, drawing, new_figure, put_name, save, scale, tidy
-from .statistics import MARGIN, Sensitivity, Summary, ranks, sensitivity, strictly_better, summarize, with_losses
+from .statistics import (
+    MARGIN,
+    Sensitivity,
+    Summary,
+    ranks,
+    sensitivity,
+    strictly_better,
+    student,
+    summarize,
+    with_losses,
+)
 from .tables import csv_table, escape_markdown, latex_table, markdown_table, terminal_table
 
 __all__ = [
@@ -44,6 +54,7 @@ __all__ = [
     "sensitivity",
     "settings",
     "strictly_better",
+    "student",
     "style",
     "summarize",
     "tag",

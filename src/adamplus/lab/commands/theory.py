@@ -11,18 +11,22 @@ import typer
 from ..errors import InputError
 from ..measured_theory import (
     METHODS,
+    PROBLEMS,
     PROVED,
     RateRequest,
+    Table1Request,
     VarianceRequest,
     load_reports,
     measure_rates,
+    measure_table1,
     measure_variance,
+    remove_parts,
     theorem_settings,
     write_report,
 )
 from .errors import reported_errors
 
-Request = TypeVar("Request", RateRequest, VarianceRequest)
+Request = TypeVar("Request", RateRequest, Table1Request, VarianceRequest)
 
 theory_app: typer.Typer = typer.Typer(help="Settings and measurements of the paper's theorems.", no_args_is_help=True)
 
@@ -83,23 +87,26 @@ def rate(
     out: Out = Path("theory"),
 ) -> None:
     """Measure evaluations until E‖∇F‖ ≤ ε, and their slope, with the settings of the theorems."""
-    _measure(RateRequest("rate", method, problem, epsilon, runs, None, max_steps, workers), measure_rates, out)
+    _measure(RateRequest(method, problem, epsilon, runs, max_steps, workers), measure_rates, out)
 
 
 @theory_app.command()
 def table1(
     method: Annotated[str, typer.Option(help="Names of methods, separated by commas.")] = ",".join(METHODS),
-    problem: Annotated[str, typer.Option(help="double-well, valley, or both with a comma.")] = "double-well,valley",
-    epsilon: Epsilons = "0.2,0.02,5",
-    runs: Runs = 64,
-    tuning_runs: Annotated[int, typer.Option(help="Other runs, on which settings are tuned.")] = 16,
-    max_steps: MaxSteps = 16_000,
+    problem: Annotated[str, typer.Option(help="Names of problems, separated by commas.")] = ",".join(PROBLEMS),
+    epsilon: Epsilons = "0.4,0.004,7",
+    variant_epsilons: Annotated[
+        int, typer.Option(help="Number of ε, from the largest, in 100 dimensions and with more noise.")
+    ] = 5,
+    runs: Runs = 32,
+    tuning_runs: Annotated[int, typer.Option(help="Other runs, on which settings are tuned.")] = 8,
     workers: Workers = 2,
     out: Out = Path("theory"),
 ) -> None:
-    """Measure the paper's Table 1: two more columns, measured with all methods tuned alike."""
-    request = RateRequest("table1", method, problem, epsilon, runs, tuning_runs, max_steps, workers)
-    _measure(request, measure_rates, out)
+    """Measure the paper's Table 1 with all methods tuned alike. A killed command continues when it is given again."""
+    request = Table1Request(method, problem, epsilon, variant_epsilons, runs, tuning_runs, workers)
+    _measure(request, lambda asked, tell: measure_table1(asked, out, tell), out)
+    remove_parts(out)
 
 
 @theory_app.command()

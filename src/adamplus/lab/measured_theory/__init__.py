@@ -1,20 +1,26 @@
 """Measurements of the paper's theory, which `adamplus theory` runs."""
 
-from .methods import METHODS
 from .outputs import load_reports, write_report
 from .rates import measure_rates
-from .request import RateRequest, VarianceRequest
+from .request import RateRequest, Table1Request, VarianceRequest
+from .search import PROBLEMS
+from .table1 import measure_table1, remove_parts
 from .theorems import PROVED, theorem_settings
 from .variance import measure_variance
+from .windows import METHODS
 
 __all__ = [
     "METHODS",
+    "PROBLEMS",
     "PROVED",
     "RateRequest",
+    "Table1Request",
     "VarianceRequest",
     "load_reports",
     "measure_rates",
+    "measure_table1",
     "measure_variance",
+    "remove_parts",
     "theorem_settings",
     "write_report",
 ]

@@ -1,11 +1,12 @@
-"""Figures of measured rates: evaluations against 1/ε, and measured slopes beside the proved exponents."""
+"""Figure of rates under the settings of theorems: evaluations against 1/ε, and slopes beside the proved exponents."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._present import COLOURS, STROKES, drawing, save, style, tidy
 from .measurement import PROBLEMS
-from .tables import problems
+from .tables import problems, slope_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,15 +32,17 @@ def draw_rates(report: dict[str, Any], folder: Path) -> list[Path]:
         for axes, problem in zip(panels, shown, strict=True):
             for row in report["rows"]:
                 if row["problem"] == problem:
-                    _line(axes, row, names.index(row["name"]))
-            _guides(axes, report, problem)
+                    draw_line(axes, row["points"], names.index(row["name"]))
+            rows = [row for row in report["rows"] if row["problem"] == problem]
+            counts = [p["evaluations"] for row in rows for p in row["points"] if p["evaluations"] is not None]
+            draw_guides(axes, report["epsilons"], counts)
             tidy(axes)
             axes.set_title(f"on {PROBLEMS[problem]}", fontsize=9)
             axes.set(xscale="log", yscale="log", xlabel="1/ε")
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axes.xaxis.set_minor_formatter(FuncFormatter(_minor))
+            axes.xaxis.set_minor_formatter(FuncFormatter(minor_label))
         panels[0].set_ylabel("gradient evaluations until E‖∇F‖ ≤ ε")
-        _legend(above, names)
+        draw_names(above, names)
         _slopes(below.subplots(), report, names)
         return save(figure, folder / report["kind"], DPI)
 
@@ -50,11 +53,11 @@ def _slopes(axes: "Axes", report: dict[str, Any], names: list[str]) -> None:
     for row in report["rows"]:
         place, which = names.index(row["name"]), shown.index(row["problem"])
         axes.plot(row["proved_exponent"], place, color="black", marker="|", markersize=11, linestyle="")
-        if row["slope"] is not None:
+        found = slope_of(row)
+        if found is not None and math.isfinite(found.half):
             y = place + 0.3 * (which - (len(shown) - 1) / 2)
-            value, low, high = (row["slope"][key] for key in ("value", "low", "high"))
-            axes.plot([low, high], [y, y], color=COLOURS[which], linewidth=1.5)
-            axes.plot(value, y, color=COLOURS[which], marker="os"[which], markersize=4, linestyle="")
+            axes.plot([found.low, found.high], [y, y], color=COLOURS[which], linewidth=1.5)
+            axes.plot(found.value, y, color=COLOURS[which], marker="os"[which], markersize=4, linestyle="")
     for which, problem in enumerate(shown):
         axes.plot([], [], color=COLOURS[which], marker="os"[which], markersize=4, label=f"on {PROBLEMS[problem]}")
     axes.plot([], [], color="black", marker="|", markersize=11, linestyle="", label="proved, in the worst case")
@@ -65,29 +68,29 @@ def _slopes(axes: "Axes", report: dict[str, Any], names: list[str]) -> None:
     tidy(axes)
 
 
-def _minor(value: float, _: int) -> str:
+def minor_label(value: float, _: int) -> str:
     """Label of a minor tick: a number at 2, 3 and 5 times a power of ten only, for lack of space."""
     return f"{value:g}" if f"{value:e}"[0] in "235" else ""
 
 
-def _line(axes: "Axes", row: dict[str, Any], number: int) -> None:
-    reached = [point for point in row["points"] if point["evaluations"] is not None]
-    if not reached:
-        return
+def draw_line(axes: "Axes", points: list[dict[str, Any]], number: int) -> None:
+    """Draw the evaluations of one method with their intervals. The line has a gap at points without evaluations."""
+    if all(point["evaluations"] is None for point in points):
+        return  # an axis without any number cannot be logarithmic
     colour, dash = style(number)
-    x, y = [1 / point["epsilon"] for point in reached], [point["evaluations"] for point in reached]
+    gap = math.nan
+    x = [1 / point["epsilon"] for point in points]
+    y = [point["evaluations"] or gap for point in points]
+    low, high = zip(*(point["interval"] if point["evaluations"] else (gap, gap) for point in points), strict=True)
     axes.plot(x, y, color=colour, linestyle=STROKES[dash], linewidth=1.4, marker="o", markersize=3)
-    low, high = zip(*(point["interval"] for point in reached), strict=True)
     axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def _guides(axes: "Axes", report: dict[str, Any], problem: str) -> None:
-    """Draw guide lines for slope 2 and the proved slopes, below the measured curves."""
-    rows = [row for row in report["rows"] if row["problem"] == problem]
-    counts = [p["evaluations"] for row in rows for p in row["points"] if p["evaluations"] is not None]
+def draw_guides(axes: "Axes", epsilons: list[float], counts: list[float]) -> None:
+    """Draw guide lines for slope 2 and the proved slopes, below the measured evaluations."""
     if not counts:
         return
-    left, right = 1 / report["epsilons"][0], 1 / report["epsilons"][-1]
+    left, right = 1 / epsilons[0], 1 / epsilons[-1]
     begin, end = (left * (right / left) ** part for part in (0.45, 0.9))
     base = min(counts) / 5
     for slope in (2.0, 3.0, 3.5, 4.0):
@@ -104,7 +107,8 @@ def _guides(axes: "Axes", report: dict[str, Any], problem: str) -> None:
         )
 
 
-def _legend(figure: "FigureBase", names: list[str]) -> None:
+def draw_names(figure: "FigureBase", names: list[str]) -> None:
+    """Draw the legend of all methods below a figure."""
     from matplotlib.lines import Line2D
 
     styles = [style(number) for number in range(len(names))]

@@ -1,32 +1,30 @@
-"""Measurement of a method on a problem for one ε: settings are tuned on some runs and measured on others."""
+"""Measurement of a method with the settings of a theorem on a problem for one ε, and cases in several processes."""
 
-import math
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import active_children, get_context
 from threading import current_thread, main_thread
+from typing import TypeVar
 
-import numpy as np
 import torch
 
 from adamplus.theory.problems import DoubleWell, Problem, Valley
 
 from ..errors import InputError, nearest
-from .methods import METHODS, Candidate
 from .theorems import PROVED
 from .walks import Curve, Limits, walk
 
 PROBLEMS = {"double-well": "the double well", "valley": "the valley"}
-TUNING_SEED, SEED = 1, 2
-"""Seeds of the tuning runs and of the measured runs, which therefore differ."""
+SEED = 2
+"""Seed of the runs."""
 BEYOND = 1.5
-"""Factor by which a measured walk continues beyond ε, for the bootstrap."""
-MARGIN = 0.9
-"""Settings are tuned to this part of ε: a few runs may reach ε itself by chance."""
+"""Factor by which a walk continues beyond ε, for the bootstrap."""
+OneCase = TypeVar("OneCase")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -35,11 +33,8 @@ class Case:
 
     problem: str
     method: str
-    tuned: bool
-    """Choose settings among candidates. If False, take those of a theorem."""
     epsilon: float
     runs: int
-    tuning_runs: int
     max_steps: int
 
 
@@ -49,8 +44,6 @@ class Measurement:
 
     case: Case
     settings: str
-    """Chosen settings as text; empty if no candidate reached ε."""
-    tried: int
     proved_evaluations: int | None
     curve: Curve
 
@@ -63,36 +56,15 @@ def problem_of(name: str, epsilon: float) -> Problem:
 
 
 def measure(case: Case) -> Measurement:
-    """Choose settings if the case is tuned, and walk with other random numbers."""
+    """Walk with the settings of the method's theorem."""
     problem = problem_of(case.problem, case.epsilon)
-    proved, tried = None, 1
-    if case.tuned:
-        candidate, best, tried = _choose(case, problem)
-    else:
-        start = problem.start(case.runs, torch.Generator().manual_seed(SEED))
-        candidate, proved = PROVED[case.method].make(problem, case.epsilon, problem.gap(start))
-        best = math.inf
-    if candidate is None:
-        return Measurement(case, "", tried, proved, Curve(np.zeros(0), np.zeros((0, case.runs))))
-    limits = Limits(2 * case.max_steps, 4 * best, BEYOND)  # generous: other random numbers must not make it miss ε
-    curve = walk(candidate.begin, problem, case.epsilon, case.runs, SEED, limits)
-    return Measurement(case, candidate.settings, tried, proved, curve)
+    start = problem.start(case.runs, torch.Generator().manual_seed(SEED))
+    candidate, proved = PROVED[case.method].make(problem, case.epsilon, problem.gap(start))
+    curve = walk(candidate.begin, problem, case.epsilon, case.runs, SEED, Limits(2 * case.max_steps, beyond=BEYOND))
+    return Measurement(case, candidate.settings, proved, curve)
 
 
-def _choose(case: Case, problem: Problem) -> tuple[Candidate | None, float, int]:
-    """Find the candidate with the fewest evaluations, and stop each one that takes more than the best so far."""
-    chosen, best, tried = None, math.inf, 0
-    for candidate in METHODS[case.method].candidates(problem, case.epsilon):
-        limits = Limits(case.max_steps, best)
-        curve = walk(candidate.begin, problem, MARGIN * case.epsilon, case.tuning_runs, TUNING_SEED, limits)
-        needed = curve.reached(MARGIN * case.epsilon)[0]
-        if needed < best:
-            chosen, best = candidate, float(needed)
-        tried += 1
-    return chosen, best, tried
-
-
-def measure_all(cases: Iterable[Case], workers: int) -> Iterator[Measurement]:
+def in_processes(measure: Callable[[OneCase], Result], cases: Iterable[OneCase], workers: int) -> Iterator[Result]:
     """Measure cases in this number of processes of one thread each, and yield the results in order."""
     if workers == 1:
         yield from map(measure, cases)

@@ -9,9 +9,10 @@ from typing import Any
 
 from .._present import Markup, join, tag
 from ..errors import InputError
-from . import tables, variance_report
+from . import table1_report, tables, variance_report
 from .figures import draw_rates
 from .measurement import PROBLEMS
+from .table1_figure import draw_table1
 from .tables import grid, notes, problems
 
 TITLES = {
@@ -59,7 +60,7 @@ def write_report(report: dict[str, Any], folder: Path) -> str:
     numbers = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for ending, text in (("json", numbers), ("md", markdown), ("csv", csv)):
         (folder / f"{kind}.{ending}").write_text(text, encoding="utf-8")
-    draw = variance_report.draw if kind == "variance" else draw_rates
+    draw = {"variance": variance_report.draw, "table1": draw_table1, "rate": draw_rates}[kind]
     draw(report, folder)
     _write_page(folder)
     return markdown
@@ -67,7 +68,7 @@ def write_report(report: dict[str, Any], folder: Path) -> str:
 
 def _texts(report: dict[str, Any]) -> tuple[str, str]:
     """Tables of a report as Markdown and as CSV."""
-    about = variance_report if report["kind"] == "variance" else tables
+    about = {"variance": variance_report, "table1": table1_report, "rate": tables}[report["kind"]]
     return about.markdown(report), about.to_csv(report)
 
 
@@ -93,6 +94,9 @@ def _section(report: dict[str, Any], folder: Path) -> Markup:
     if kind == "variance":
         texts = [variance_report.reading(report), variance_report.note(report)]
         parts = [_table(variance_report.cells(report))]
+    elif kind == "table1":
+        parts = [part for title, cells in table1_report.sections(report) for part in (tag("h3", title), _table(cells))]
+        texts = table1_report.notes(report)
     else:
         parts = [
             part

@@ -1,18 +1,16 @@
-"""Measured rates: evaluations until E‖∇F‖ ≤ ε for several ε, their slopes, and the report of them."""
+"""Measured rates under the settings of theorems: evaluations until E‖∇F‖ ≤ ε for several ε, and their report."""
 
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
 from .._store import certificate
-from .measurement import SEED, TUNING_SEED, Case, Measurement, measure_all
-from .methods import METHODS
+from .measurement import SEED, Case, Measurement, in_processes, measure
 from .request import RateRequest
 from .theorems import PROVED
 from .walks import Curve
@@ -27,33 +25,29 @@ def measure_rates(request: RateRequest, tell: Callable[[str], None]) -> dict[str
         request: what to measure.
         tell: is called with a line of text after each measurement.
     """
-    tuned, epsilons = request.kind == "table1", request.epsilons
-    problems, methods = request.problems, request.methods
+    epsilons, problems, methods = request.epsilons, request.problems, request.methods
     born = {"command": request.command, **certificate(torch.device("cpu")), "workers": request.workers}
     cases = [
-        Case(problem, method, tuned, epsilon, request.runs, request.tuning_runs or 0, request.max_steps)
+        Case(problem, method, epsilon, request.runs, request.max_steps)
         for epsilon in sorted(epsilons)  # the smallest first, because it takes longest
         for problem in problems
         for method in methods
     ]
     began, busy = time.perf_counter(), _processor_seconds()
     measured: dict[tuple[str, str], list[Measurement]] = {}
-    for number, measurement in enumerate(measure_all(cases, request.workers), start=1):
+    for number, measurement in enumerate(in_processes(measure, cases, request.workers), start=1):
         tell(f"{number}/{len(cases)} {_line(measurement)}")
         measured.setdefault((measurement.case.problem, measurement.case.method), []).insert(0, measurement)
     born |= {"seconds": time.perf_counter() - began, "processor_seconds": _processor_seconds() - busy}
     return {
-        "kind": request.kind,
+        "kind": "rate",
         "certificate": born,
         "epsilons": sorted(epsilons, reverse=True),
         "runs": request.runs,
-        "tuning_runs": request.tuning_runs,
         "max_steps": request.max_steps,
-        "seeds": {"told": SEED, "tuning": TUNING_SEED if tuned else None},
+        "seeds": {"told": SEED},
         "resamples": RESAMPLES,
-        "rows": [
-            _row(request.kind, problem, method, measured[problem, method]) for problem in problems for method in methods
-        ],
+        "rows": [_row(problem, method, measured[problem, method]) for problem in problems for method in methods],
     }
 
 
@@ -69,20 +63,14 @@ def _processor_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _row(kind: str, problem: str, method: str, measured: list[Measurement]) -> dict[str, Any]:
-    epsilons = [measurement.case.epsilon for measurement in measured]
-    measured_slope = slope(epsilons, [measurement.curve for measurement in measured])
-    row: dict[str, Any] = {"problem": problem, "method": method}
-    if kind == "table1":
-        about = METHODS[method]
-        row |= {"name": about.name, "source": about.source, "individual_smooth": about.individual_smooth}
-        row |= {"hessian_lipschitz": about.hessian_lipschitz, "data_dependent": about.data_dependent}
-    else:
-        row["name"] = PROVED[method].name
-    row["proved_exponent"] = METHODS[method].exponent if kind == "table1" else PROVED[method].exponent
-    row["slope"] = None if measured_slope is None else vars(measured_slope)
-    row["points"] = [_point(measurement) for measurement in measured]
-    return row
+def _row(problem: str, method: str, measured: list[Measurement]) -> dict[str, Any]:
+    return {
+        "problem": problem,
+        "method": method,
+        "name": PROVED[method].name,
+        "proved_exponent": PROVED[method].exponent,
+        "points": [_point(measurement) for measurement in measured],
+    }
 
 
 def _point(measurement: Measurement) -> dict[str, Any]:
@@ -93,7 +81,6 @@ def _point(measurement: Measurement) -> dict[str, Any]:
         "evaluations": needed if math.isfinite(needed) else None,
         "interval": _interval(measurement) if math.isfinite(needed) else None,
         "settings": measurement.settings,
-        "candidates": measurement.tried,
         "proved_evaluations": measurement.proved_evaluations,
     }
 
@@ -102,28 +89,6 @@ def _interval(measurement: Measurement) -> list[float]:
     """95 % interval of the evaluations, by a bootstrap over runs."""
     drawn = resampled(measurement.curve, measurement.case.epsilon, np.random.default_rng(0))
     return [float(value) for value in np.quantile(drawn, [0.025, 0.975])]
-
-
-@dataclass(frozen=True)
-class Slope:
-    """A measured exponent, with a 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-def fit(epsilons: Sequence[float], evaluations: np.ndarray) -> np.ndarray:
-    """Slope of log evaluations against log 1/ε by least squares, for every row of evaluations, without NaN."""
-    x = np.log(1 / np.asarray(epsilons))
-    y = np.log(evaluations)
-    known = np.isfinite(y)
-    count = known.sum(-1)
-    y = np.where(known, y, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        centred = np.where(known, x - ((x * known).sum(-1) / count)[..., None], 0.0)
-        slopes = (centred * y).sum(-1) / (centred**2).sum(-1)
-    return np.where(count >= 2, slopes, math.nan)
 
 
 def resampled(curve: Curve, epsilon: float, random: np.random.Generator) -> np.ndarray:
@@ -136,16 +101,3 @@ def resampled(curve: Curve, epsilon: float, random: np.random.Generator) -> np.n
     weights = random.multinomial(runs, np.full(runs, 1 / runs), RESAMPLES) / runs
     evaluations = curve.reached(epsilon, weights)
     return np.where(np.isfinite(evaluations), evaluations, curve.evaluations[-1])
-
-
-def slope(epsilons: Sequence[float], curves: Sequence[Curve], seed: int = 0) -> Slope | None:
-    """Slope over the ε that were reached, with a bootstrap over runs; None if fewer than two were reached."""
-    reached = [(e, curve) for e, curve in zip(epsilons, curves, strict=True) if np.isfinite(curve.reached(e)).all()]
-    if len(reached) < 2:
-        return None
-    random = np.random.default_rng(seed)
-    used = [e for e, _ in reached]
-    drawn = [resampled(curve, e, random) for e, curve in reached]
-    value = fit(used, np.array([float(curve.reached(e)[0]) for e, curve in reached]))
-    low, high = np.quantile(fit(used, np.stack(drawn, axis=1)), [0.025, 0.975])
-    return Slope(float(value), float(low), float(high))

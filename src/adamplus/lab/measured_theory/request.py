@@ -1,15 +1,16 @@
 """Requests: the options of the measuring commands, their checks, and the command line that repeats them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from .._compare import split_list
 from ..errors import InputError, nearest
+from . import search
 from .measurement import PROBLEMS
-from .methods import METHODS
 from .theorems import PROVED
+from .windows import METHODS
 
 SMALLEST = 1e-6
 """Smallest ε that is allowed: smaller ones take too long."""
@@ -17,35 +18,28 @@ SMALLEST = 1e-6
 
 @dataclass(frozen=True)
 class RateRequest:
-    """Options of `adamplus theory rate` and of `adamplus theory table1`, unparsed.
+    """Options of `adamplus theory rate`, unparsed.
 
     Attributes:
-        kind: "table1", which tunes every method, or "rate", which takes the settings of theorems.
         method: names of methods, separated by commas.
         problem: names of problems, separated by commas.
         epsilon: the largest ε, the smallest, and how many.
-        runs: number of measured runs of each method for each ε.
-        tuning_runs: number of other runs on which settings are tuned; None for "rate".
+        runs: number of runs of each method for each ε.
         max_steps: number of steps after which a run stops.
         workers: number of processes.
     """
 
-    kind: Literal["rate", "table1"]
     method: str
     problem: str
     epsilon: str
     runs: int
-    tuning_runs: int | None
     max_steps: int
     workers: int
 
     @property
     def command(self) -> str:
         """Command line that repeats this request, as reports store it."""
-        options = {name: value for name, value in vars(self).items() if name != "kind"}
-        if self.kind == "table1" and self.method == ",".join(METHODS):
-            del options["method"]
-        return _command_line(self.kind, options)
+        return _command_line("rate", vars(self))
 
     @property
     def methods(self) -> list[str]:
@@ -60,31 +54,100 @@ class RateRequest:
     @property
     def epsilons(self) -> list[float]:
         """All ε, evenly spaced in the logarithm, with four digits, from the largest to the smallest."""
-        first, last, count = _numbers(self.epsilon, 3, "epsilon")
-        if count not in range(2, 101) or not 0 < last < first:
-            raise InputError(
-                f"--epsilon must be the largest ε, the smallest and how many (2 to 100), as in 0.2,0.02,5; "
-                f"got {self.epsilon}"
-            )
-        steps = int(count) - 1
-        return [float(f"{first * (last / first) ** (i / steps):.4g}") for i in range(steps + 1)]
+        return _epsilons(self.epsilon)
 
     def check(self) -> None:
         """Raise an InputError if an option cannot be used."""
-        epsilons, known = self.epsilons, METHODS if self.kind == "table1" else PROVED
-        for what, names, all_names in (("problem", self.problems, PROBLEMS), ("method", self.methods, known)):
-            for name in names:
-                if name not in all_names:
-                    raise InputError(f"unknown {what} {name!r}: {nearest(name, all_names)}")
-                if names.count(name) > 1:
-                    raise InputError(f"{what} {name!r} is given twice: name each {what} once")
-        if len(set(epsilons)) < 2 or min(epsilons) < SMALLEST or max(epsilons) >= 0.5:
-            raise InputError(
-                f"a slope needs at least two different ε, from {SMALLEST:g} to below 0.5, "
-                f"got {', '.join(f'{epsilon:g}' for epsilon in epsilons)}"
-            )
+        _check_names("problem", self.problems, PROBLEMS)
+        _check_names("method", self.methods, PROVED)
+        _check_epsilons(self.epsilons)
         _at_least(2, runs=self.runs)
-        _at_least(1, tuning_runs=self.tuning_runs, max_steps=self.max_steps, workers=self.workers)
+        _at_least(1, max_steps=self.max_steps, workers=self.workers)
+
+
+@dataclass(frozen=True)
+class Table1Request:
+    """Options of `adamplus theory table1`, unparsed.
+
+    Attributes:
+        method: names of methods, separated by commas.
+        problem: names of problems, separated by commas.
+        epsilon: the largest ε, the smallest, and how many.
+        variant_epsilons: number of ε, from the largest, in 100 dimensions and with more noise.
+        runs: number of measured runs of each method for each ε.
+        tuning_runs: number of other runs, on which settings are tuned.
+        workers: number of processes.
+    """
+
+    method: str
+    problem: str
+    epsilon: str
+    variant_epsilons: int
+    runs: int
+    tuning_runs: int
+    workers: int
+
+    @property
+    def command(self) -> str:
+        """Command line that repeats this request, as reports store it."""
+        options = dict(vars(self))
+        for name, every in (("method", METHODS), ("problem", search.PROBLEMS)):
+            if options[name] == ",".join(every):
+                del options[name]
+        return _command_line("table1", options)
+
+    @property
+    def methods(self) -> list[str]:
+        """Names of the methods."""
+        return split_list(self.method)
+
+    @property
+    def problems(self) -> list[str]:
+        """Names of the problems."""
+        return split_list(self.problem)
+
+    @property
+    def epsilons(self) -> list[float]:
+        """All ε, evenly spaced in the logarithm, with four digits, from the largest to the smallest."""
+        return _epsilons(self.epsilon)
+
+    def epsilons_of(self, problem: str) -> list[float]:
+        """The ε of a problem."""
+        return self.epsilons[: self.variant_epsilons] if search.PROBLEMS[problem] else self.epsilons
+
+    def check(self) -> None:
+        """Raise an InputError if an option cannot be used."""
+        _check_names("problem", self.problems, search.PROBLEMS)
+        _check_names("method", self.methods, METHODS)
+        _check_epsilons(self.epsilons)
+        _at_least(2, runs=self.runs, tuning_runs=self.tuning_runs, variant_epsilons=self.variant_epsilons)
+        _at_least(1, workers=self.workers)
+
+
+def _epsilons(text: str) -> list[float]:
+    first, last, count = _numbers(text, 3, "epsilon")
+    if count not in range(2, 101) or not 0 < last < first:
+        raise InputError(
+            f"--epsilon must be the largest ε, the smallest and how many (2 to 100), as in 0.2,0.02,5; got {text}"
+        )
+    steps = int(count) - 1
+    return [float(f"{first * (last / first) ** (i / steps):.4g}") for i in range(steps + 1)]
+
+
+def _check_names(what: str, names: list[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise InputError(f"unknown {what} {name!r}: {nearest(name, known)}")
+        if names.count(name) > 1:
+            raise InputError(f"{what} {name!r} is given twice: name each {what} once")
+
+
+def _check_epsilons(epsilons: list[float]) -> None:
+    if len(set(epsilons)) < 2 or min(epsilons) < SMALLEST or max(epsilons) >= 0.5:
+        raise InputError(
+            f"a slope needs at least two different ε, from {SMALLEST:g} to below 0.5, "
+            f"got {', '.join(f'{epsilon:g}' for epsilon in epsilons)}"
+        )
 
 
 @dataclass(frozen=True)

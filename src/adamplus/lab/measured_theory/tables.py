@@ -1,31 +1,27 @@
-"""Tables of measured rates: Markdown, CSV, and cells for the page."""
+"""Tables of rates under the settings of theorems: Markdown, CSV, and cells for the page."""
 
 import csv
 import io
+import math
 from typing import Any
 
 from .._present import DASH, count
 from .._present import markdown_table as table
-from .measurement import MARGIN, PROBLEMS
+from .measurement import PROBLEMS
+from .slopes import Slope, slope
 
 Cells = list[list[str]]
+NORMAL = 1.96
+"""Half of a 95 % interval in standard deviations, for the bootstrap's intervals of evaluations."""
 
 
 def grid(report: dict[str, Any], problem: str) -> Cells:
     """Table of one problem: the heading, then the lines."""
     smallest = report["epsilons"][-1]
     rows = [row for row in report["rows"] if row["problem"] == problem]
-    columns = ["measured slope (95 %)", f"evaluations at ε = {smallest:g}"]
-    if report["kind"] == "table1":
-        head = ["algorithm", "individual smooth", "Hessian Lipschitz", "proved", "data-dependent", *columns]
-        return [head, *([*_assumed(row), *measured(row)] for row in rows)]
+    columns = ["measured slope", f"evaluations at ε = {smallest:g}"]
     head = ["method, settings as proved", "proved", *columns, "proved to be enough"]
     return [head, *([row["name"], power(row["proved_exponent"]), *measured(row), _enough(row)] for row in rows)]
-
-
-def _assumed(row: dict[str, Any]) -> list[str]:
-    assumed = ["yes" if row[name] else "no" for name in ("individual_smooth", "hessian_lipschitz")]
-    return [row["name"], *assumed, power(row["proved_exponent"]), row["data_dependent"]]
 
 
 def power(exponent: float) -> str:
@@ -33,16 +29,25 @@ def power(exponent: float) -> str:
     return f"ε^−{exponent:g}"
 
 
+def slope_of(row: dict[str, Any]) -> Slope | None:
+    """Slope of a row over the ε that it reached."""
+    found = [point for point in row["points"] if point["evaluations"] is not None]
+    intervals = [point["interval"] for point in found]
+    spreads = [math.log(high / low) / (2 * NORMAL) for low, high in intervals]
+    return slope([point["epsilon"] for point in found], [point["evaluations"] for point in found], spreads)
+
+
 def measured(row: dict[str, Any]) -> list[str]:
     """Cells of the slope and of the evaluations at the smallest ε."""
-    slope, last = row["slope"], row["points"][-1]
-    reached = sum(point["evaluations"] is not None for point in row["points"])
-    if slope is None:
-        text = DASH
-    else:
-        text = f"{slope['value']:.2f} ({slope['low']:.2f} to {slope['high']:.2f})"
-        text += "" if reached == len(row["points"]) else f", of {reached} ε"
-    return [text, _count(last["evaluations"], "not reached")]
+    return [slope_text(slope_of(row), len(row["points"])), _count(row["points"][-1]["evaluations"], "not reached")]
+
+
+def slope_text(found: Slope | None, of: int) -> str:
+    """A slope with half of its interval, and of how many ε it is if some were not reached."""
+    if found is None:
+        return DASH
+    text = f"{found.value:.2f} ± {found.half:.2f}" if math.isfinite(found.half) else f"{found.value:.2f}"
+    return text if found.points == of else f"{text}, of {found.points} ε"
 
 
 def _enough(row: dict[str, Any]) -> str:
@@ -72,24 +77,15 @@ def notes(report: dict[str, Any]) -> list[str]:
     """Notes on the origin and the meaning of the numbers."""
     born = report["certificate"]
     versions = ", ".join(f"{name} {version}" for name, version in born["versions"].items())
-    lines = [
+    return [
         f"`{born['command']}` on {born['hardware']}, {born['started'][:10]}; {versions}; "
         f"{born['seconds'] / 60:.1f} minutes in {born['workers']} process{'es' if born['workers'] > 1 else ''}, "
         f"which is {born['processor_seconds'] / 60:.1f} minutes of one core.",
         f"Evaluations of gradients of single samples until the mean of ‖∇F‖ over {report['runs']} runs is at most ε, "
         f"ε from {report['epsilons'][0]:g} to {report['epsilons'][-1]:g} ({len(report['epsilons'])} values). Slope: of "
-        f"log evaluations against log 1/ε, by least squares; interval: bootstrap over runs ({report['resamples']:,} "
-        "resamples).",
+        "log evaluations against log 1/ε by least squares, ± half of a 95 % interval from a bootstrap over runs "
+        f"({report['resamples']:,} resamples) and the residuals of the fit.",
     ]
-    if report["tuning_runs"]:
-        tried = max(point["candidates"] for row in report["rows"] for point in row["points"])
-        lines.append(
-            f"Settings are chosen for each ε among {tried} of each method, by who first has {MARGIN:g} ε in the mean "
-            f"of {report['tuning_runs']} other runs; who takes more than {report['max_steps']:,} steps has not reached "
-            "it. The interval does not tell of the grid of settings, whose step sizes are a factor of 2 apart and "
-            "batches one of 8."
-        )
-    return lines
 
 
 def to_csv(report: dict[str, Any]) -> str:
@@ -100,11 +96,17 @@ def to_csv(report: dict[str, Any]) -> str:
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     for row in report["rows"]:
-        of = row["slope"] or {"value": None, "low": None, "high": None}
+        found = slope_of(row)
+        value, least, most = [None] * 3 if found is None else map(finite, (found.value, found.low, found.high))
         for point in row["points"]:
             low, high = point["interval"] or (None, None)
             line = {"problem": row["problem"], "method": row["method"], "proved_exponent": row["proved_exponent"]}
-            line |= {"slope": of["value"], "slope_low": of["low"], "slope_high": of["high"]}
+            line |= {"slope": value, "slope_low": least, "slope_high": most}
             line |= {name: point[name] for name in ("epsilon", "evaluations", "proved_evaluations", "settings")}
             writer.writerow({**line, "evaluations_low": low, "evaluations_high": high})
     return text.getvalue()
+
+
+def finite(value: float) -> float | None:
+    """The value, or None if it is infinite."""
+    return value if math.isfinite(value) else None
