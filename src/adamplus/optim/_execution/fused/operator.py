@@ -19,7 +19,16 @@ _captured: list[Tables] = []  # graphs may replay these at any time
 CALLERS = 8
 
 
-@torch.library.custom_op("adamplus::fused_step", mutates_args=("params", "zs", "offsets", "steps", "records"))
+SCHEMA = (
+    "(Tensor(a0!)[] params, Tensor[] gradients, Tensor(a2!)[] zs, Tensor(a3!)[] offsets, Tensor(a4!)[] steps, "
+    "Tensor(a5!)[] records, Tensor numbers, SymInt[] places, SymInt[] traits, Tensor? scale, Tensor? found_inf, "
+    "bool skips) -> ()"
+)
+"""What torch infers from the annotations below. torch 2.6 cannot infer it from `list[Tensor]`."""
+WRITTEN = ("params", "zs", "offsets", "steps", "records")
+
+
+@torch.library.custom_op("adamplus::fused_step", mutates_args=WRITTEN, schema=SCHEMA)
 def fused_step(
     params: list[Tensor],
     gradients: list[Tensor],
