@@ -223,6 +223,20 @@ def test_trials_are_repeatable_and_cover_each_range_evenly(kind: Any):
         assert tried != _search.trials(RANGES, 6, kind, "another")
 
 
+@pytest.mark.parametrize("kind", ["random", "grid"])
+@pytest.mark.parametrize("task", ["digits", "pydoc", "tones"])
+def test_trials_of_a_single_setting_are_an_even_grid_at_the_same_fractions_for_all(task: str, kind: Any):
+    fractions = []
+    for name in ("adam-plus", "adam", "sgd"):
+        values = CONTENDERS[name].search["lr"]
+        tried = [trial["lr"] for trial in _search.trials({"lr": values}, 5, kind, task)]
+        gaps = [high / low for low, high in zip(tried, tried[1:], strict=False)]
+        assert gaps == pytest.approx([(values.high / values.low) ** (1 / 5)] * 4, rel=0.01)  # three digits
+        fractions.append([math.log(lr / values.low) / math.log(values.high / values.low) for lr in tried])
+    assert all(each == pytest.approx(fractions[0], abs=1e-3) for each in fractions)
+    assert (fractions[0] == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9], abs=1e-3)) == (kind == "grid")
+
+
 def test_trials_do_not_depend_on_the_spelling_of_a_path_the_optimizer_or_a_comment(
     tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
 ):
