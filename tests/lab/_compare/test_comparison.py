@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +231,7 @@ def test_trials_of_a_single_setting_are_an_even_grid_at_the_same_fractions_for_a
     for name in ("adam-plus", "adam", "sgd"):
         values = CONTENDERS[name].search["lr"]
         tried = [trial["lr"] for trial in _search.trials({"lr": values}, 5, kind, task)]
-        gaps = [high / low for low, high in zip(tried, tried[1:], strict=False)]
+        gaps = [high / low for low, high in pairwise(tried)]
         assert gaps == pytest.approx([(values.high / values.low) ** (1 / 5)] * 4, rel=0.01)  # three digits
         fractions.append([math.log(lr / values.low) / math.log(values.high / values.low) for lr in tried])
     assert all(each == pytest.approx(fractions[0], abs=1e-3) for each in fractions)
