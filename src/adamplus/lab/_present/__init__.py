@@ -1,10 +1,10 @@
 """The presentation kit: numbers, statistics, tables, colours, plots, HTML and the console of every report."""
 
-from .colours import COLOURS, DASHES, GREY, GRID, style
-from .console import console, say
+from .colours import COLOURS, DASHES, GREY, GRID, Style, style, styles
+from .console import as_typed, console, say
 from .html import Markup, embedded, join, tag
-from .numbers import DASH, count, decimal, duration, listed, number, plus_minus, settings, versions
-from .plot import STROKES, draw_curve, draw_legend, drawing, new_figure, put_name, save, scale, tidy
+from .numbers import DASH, count, decimal, duration, durations, listed, number, plus_minus, settings, spread, versions
+from .plot import STROKES, draw_curve, draw_legend, drawing, mark_epochs, new_figure, put_name, save, scale, tidy
 from .statistics import MARGIN, Sensitivity, Summary, ranks, sensitivity, strictly_better, summarize, with_losses
 from .tables import csv_table, escape_markdown, latex_table, markdown_table, terminal_table
 
@@ -18,7 +18,9 @@ __all__ = [
     "STROKES",
     "Markup",
     "Sensitivity",
+    "Style",
     "Summary",
+    "as_typed",
     "console",
     "count",
     "csv_table",
@@ -27,11 +29,13 @@ __all__ = [
     "draw_legend",
     "drawing",
     "duration",
+    "durations",
     "embedded",
     "escape_markdown",
     "join",
     "latex_table",
     "listed",
+    "mark_epochs",
     "markdown_table",
     "new_figure",
     "number",
@@ -43,8 +47,10 @@ __all__ = [
     "scale",
     "sensitivity",
     "settings",
+    "spread",
     "strictly_better",
     "style",
+    "styles",
     "summarize",
     "tag",
     "terminal_table",

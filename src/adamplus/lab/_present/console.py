@@ -1,5 +1,10 @@
 """The console that commands print to."""
 
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
 from rich.console import Console
 from rich.text import Text
 
@@ -13,3 +18,15 @@ def console() -> Console:
 def say(console: Console, text: str) -> None:
     """Print a text without markup and wrapping: names of files and tasks may contain brackets."""
     console.print(Text(text), soft_wrap=True)
+
+
+def as_typed(command: str) -> str:
+    """An `adamplus` command as it runs here: with the path of the program if a shell does not find it."""
+    own = Path(sys.executable).parent / "adamplus"  # of the same environment
+    found = shutil.which("adamplus")
+    if not command.startswith("adamplus ") or (found is not None and Path(found).absolute() == own.absolute()):
+        return command
+    here = Path.cwd()
+    path = own.relative_to(here) if own.is_relative_to(here) else own
+    program = shlex.quote(str(path)) if own.exists() else f"{shlex.quote(sys.executable)} -m adamplus.cli"
+    return program + command.removeprefix("adamplus")
