@@ -31,8 +31,8 @@ class Request:
     _: KW_ONLY
     seeds: int = option(3, "final runs of each optimizer on each task, with the seeds 1, 2, …", least=1, always=True)
     tune: int = option(
-        0,
-        "settings to try per optimizer, judged on validation data. 0: the middle of each range.",
+        5,
+        "settings to try per optimizer, judged on validation data. 0: no search, the middle of each range.",
         least=0,
         always=True,
     )
