@@ -472,14 +472,20 @@ def test_every_run_has_its_result_in_the_table_of_runs(tmp_path: Path):
 def test_the_page_explains_each_optimizer_and_both_points(tmp_path: Path):
     three_contenders(tmp_path)
     text = page_of(tmp_path)
-    for words in ("Adam⁺ (Liu,", "Adam (Kingma", "stochastic gradient descent", "the weights to deploy", "ahead of w."):
+    for words in (
+        "Adam⁺ (Liu,",
+        "Adam (Kingma",
+        "stochastic gradient descent",
+        "the weights to deploy",
+        "the other point",
+    ):
         assert words in text
     assert set(CONTENDERS) == set(DESCRIPTIONS)
     own = tmp_path / "own"
     add_run(own, "sign.py:lr=1", [0.5])
     text = page_of(own)
     assert "defined in sign.py" in text
-    assert "ahead of w." not in text  # no optimizer has two points
+    assert "the other point" not in text  # no optimizer has two points
 
 
 def test_single_runs_are_dots_in_the_picture_of_an_interval(tmp_path: Path):

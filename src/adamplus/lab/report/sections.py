@@ -70,7 +70,7 @@ def names(results: Results) -> Markup:
                 "the weights to deploy. For optimizers with two points, they are an average of the points ŵ. All "
                 "results are measured at w, unless they are marked otherwise.",
             ),
-            (join("ŵ"), "the point at which such an optimizer takes gradients during training, ahead of w."),
+            (join("ŵ"), "the other point, at which such an optimizer takes gradients during training."),
         ]
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in entries), class_="facts names")
 
@@ -282,7 +282,7 @@ COLUMNS = (
 def notes() -> Markup:
     """The meaning of the table's columns."""
     items = (tag("div", tag("dt", name), tag("dd", text)) for name, text in COLUMNS)
-    return tag("dl", *items, class_="facts quiet notes")
+    return tag("details", tag("summary", "What the columns mean"), tag("dl", *items, class_="facts quiet notes"))
 
 
 def run_table(results: Results) -> Markup:
