@@ -1,7 +1,7 @@
 """The presentation kit: numbers, statistics, tables, colours, plots, HTML and the console of every report."""
 
 from .colours import COLOURS, DASHES, GREY, GRID, Style, style, styles
-from .console import as_typed, console, say
+from .console import ProgressLines, as_typed, console, say
 from .html import Markup, embedded, join, tag
 from .numbers import DASH, count, decimal, duration, durations, listed, number, plus_minus, settings, spread, versions
 from .plot import STROKES, draw_curve, draw_legend, drawing, mark_epochs, new_figure, put_name, save, scale, tidy
@@ -17,6 +17,7 @@ __all__ = [
     "MARGIN",
     "STROKES",
     "Markup",
+    "ProgressLines",
     "Sensitivity",
     "Style",
     "Summary",
