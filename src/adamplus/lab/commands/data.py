@@ -7,7 +7,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from .. import data
-from .._present import ProgressLines, console
+from .._present import ProgressLines, as_typed, console
 from ..data import ProgressCallback
 from .errors import reported_errors
 from .examples import examples
@@ -65,7 +65,9 @@ def verify(
         typer.echo(f"{row.status:<14} {row.data_set:<10} {row.path}{'  ' + row.note if row.note else ''}")
     if wrong := dict.fromkeys(row.data_set for row in rows if row.status in ("missing", "wrong digest")):
         if named := [name for name in wrong if data.SETS[name].ways]:
-            typer.echo(f"To get the official files: adamplus data download {' '.join(named)} --data {folder}")
+            typer.echo(
+                "To get the official files: " + as_typed(f"adamplus data download {' '.join(named)} --data {folder}")
+            )
         raise typer.Exit(1)
 
 

@@ -61,20 +61,25 @@ class ToyWikitext2(Toy, Wikitext2):
     """A toy of WikiText-2: 8 windows and an LSTM of width 16. A check of the set-up."""
 
     paper_description = "A toy of WikiText-2: 8 windows and an LSTM of width 16. A check of the set-up."
-    rows = 8
-    width = 16
+    rows: ClassVar[int] = 8
+    width: ClassVar[int] = 16
 
 
 class ToyAn4(Toy, An4):
     """A toy of AN4: 256 pieces of 21 frames and an LSTM of width 16. A check of the set-up."""
 
     paper_description = "A toy of AN4: 256 pieces of 21 frames and an LSTM of width 16. A check of the set-up."
-    layers, width, projection = 1, 16, 16
+    layers: ClassVar[int] = 1
+    width: ClassVar[int] = 16
+    projection: ClassVar[int] = 16
 
 
 class ToySwb300(Toy, Swb300):
     """A toy of SWB-300: 64 pieces of 21 frames and an LSTM of width 16. A check of the set-up."""
 
     paper_description = "A toy of SWB-300: 64 pieces of 21 frames and an LSTM of width 16. A check of the set-up."
-    rows, batch = 64, 16
-    layers, width, projection = 1, 16, 16
+    rows: ClassVar[int] = 64
+    batch: ClassVar[int] = 16
+    layers: ClassVar[int] = 1
+    width: ClassVar[int] = 16
+    projection: ClassVar[int] = 16
