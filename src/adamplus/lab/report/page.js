@@ -174,7 +174,7 @@
     const lines = traces.filter((one) => one.uid.startsWith("line") && one.visible && one.x.length);
     const [first, last] = [Math.min(...lines.map((one) => one.x[0])), Math.max(...lines.map((one) => one.x.at(-1)))];
     if (last > first) x.range = [first - 0.01 * (last - first), last];
-    const margin = { ...MARGIN, r: 22 + 6.3 * letters };
+    const margin = { ...MARGIN, r: 24 + 6.9 * letters };
     return layout(x, y, height, { margin, ...more, annotations: [...annotations, ...labels] });
   }
 
