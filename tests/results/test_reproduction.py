@@ -23,6 +23,8 @@ RESULTS = ROOT / "results" / "reproduction"
 def test_the_page_is_made_of_the_stored_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     copy = Path("results", "reproduction")
     shutil.copytree(RESULTS, tmp_path / copy, ignore=shutil.ignore_patterns("claims.md", "figures"))
+    (tmp_path / "results" / "theory").mkdir()
+    shutil.copy(ROOT / "results" / "theory" / "variance.json", tmp_path / "results" / "theory")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "nothing"))
     made = _reproduce.reproduce([], out=copy)
@@ -196,6 +198,8 @@ def test_the_readme_has_the_numbers_of_40_epochs_of_wikitext2(said: str):
     assert form in said
     train = one["train_perplexity"], other["train_perplexity"]
     assert f"Adam⁺ is {100 * (train[0] / train[1] - 1):.0f} % behind, {train[0]:.1f} and {train[1]:.1f}" in said
+    wet = one["running_perplexity"], other["running_perplexity"]
+    assert f"it is {100 * (wet[0] / wet[1] - 1):.1f} % behind, {wet[0]:.1f} and {wet[1]:.1f}, which the page" in said
     ahead = [a["train_perplexity"] < b["train_perplexity"] for a, b in zip(plus, sgd, strict=True)]
     assert ahead == [True] * 13 + [False] * 27  # "up to epoch 13"
     eta = {line["lr"]: line["eta"] for line in plus}  # at the last epoch of each rate

@@ -75,6 +75,7 @@ class Settings:
     power: float
     conditions: tuple[Condition, ...]
     formula: Callable[[int, float | None], float] = field(repr=False, compare=False)
+    error_formula: Callable[[int], float] | None = field(default=None, repr=False, compare=False)
 
     def optimizer(self) -> dict[str, Any]:
         """Return the settings as keyword arguments of `AdamPlus`."""
@@ -98,6 +99,21 @@ class Settings:
             norm_sum: E Σ‖z_t‖ over the run, as `AdamPlus.stats()` reports it. Only Theorem 1 needs it.
         """
         return self.formula(self.T if T is None else T, norm_sum)
+
+    def error_bound(self, T: int | None = None) -> float:  # noqa: N803
+        """Return the upper bound of (1/T) Σ E δ_t^power ≥ (1/T) Σ E‖z_t − ∇F(w_t)‖^power.
+
+        It is the second conclusion of Theorem 2: z comes as close to the gradient as the gradient comes to 0.
+
+        Args:
+            T: the number of steps. β changes with it if the theorem ties β to T. Default: the T of the settings.
+
+        Raises:
+            ValueError: for theorems that do not bound the error of z.
+        """
+        if self.error_formula is None:
+            raise ValueError(f"{self.theorem} does not bound the error of z: use theorem2 or lemma4")
+        return self.error_formula(self.T if T is None else T)
 
     def gradient_norm(self, T: int | None = None, *, norm_sum: float | None = None) -> float:  # noqa: N803
         """Return the bound of E‖∇F(w_τ)‖ at a random point w_τ of the run, by Jensen's inequality."""
@@ -149,3 +165,8 @@ def least(limits: Iterable[float]) -> float:
 def root(numerator: float, denominator: float, power: float) -> float:
     """Return (numerator / denominator)^(1/power), or infinity if the denominator is 0."""
     return (numerator / denominator) ** (1 / power) if denominator > 0 else math.inf
+
+
+def whole_samples(number: float) -> int:
+    """Return the least whole number of samples or steps that is at least `number`, with a tolerance for rounding."""
+    return max(1, math.ceil(number * (1 - 1e-12)))

@@ -92,7 +92,7 @@ def test_settings_prints_what_the_theorem_gives():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("settings", "--theorem", "4"), "--theorem must be one of 1, 2, 3, fast, nigt, got 4"),
+        (("settings", "--theorem", "4"), "--theorem must be one of 1, 2, 3, fast, nigt, remark, lemma4, got 4"),
         (("settings", "--theorem", "3", "--L", "1"), "theorem 3 also needs --epsilon, --L-H, --Delta, --sigma"),
         (("settings", "--theorem", "2", "--T", "9", "--G", "1", *CONSTANTS), "theorem 2 does not use --G"),
         (("settings", "--theorem", "3", "--epsilon", "-1", *CONSTANTS), "epsilon must be finite and above 0"),
@@ -115,7 +115,7 @@ def test_settings_prints_what_the_theorem_gives():
         (("rate", "--method", "sgd,sgd"), "method 'sgd' is given twice"),
         (
             ("settings", "--theorem", "2", "--T", "9", *CONSTANTS, "--norm-sum", "1"),
-            "--norm-sum must be at least 0 and needs --theorem 1, got 1.0 for 2",
+            "--norm-sum must be at least 0 and needs --theorem 1 or remark, got 1.0 for 2",
         ),
         (("variance", "--seeds", "1"), "--seeds must be at least 2, got 1"),
         (("variance", "--epochs", "0"), "--epochs must be at least 1, got 0"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 FIELD = "checksum"
+CHECKSUM = re.compile(r"crc32:[0-9a-f]{8}")
 TRAILER = re.compile(rb"\nchecksum crc32:([0-9a-f]{8})\n")
 TRAILER_BYTES = len(b"\nchecksum crc32:00000000\n")
 CHUNK = 1 << 20
@@ -25,7 +26,8 @@ def signed(content: dict[str, Any]) -> dict[str, Any]:
 def parse_json(text: str | bytes) -> dict[str, Any]:
     """Parse an object and return it without its checksum.
 
-    Raises ValueError if the text is no JSON, holds something else than an object, or does not match its checksum.
+    Raises ValueError if the text is no JSON, holds something else than an object, or does not match its checksum. That
+    includes a checksum under another name: a bit of its name has changed, or it would be read as a field of its own.
     """
     try:
         content = json.loads(text)
@@ -34,6 +36,9 @@ def parse_json(text: str | bytes) -> dict[str, Any]:
         stored = content.pop(FIELD, None)
         if stored is not None and stored != (now := _of_json(content)):
             raise ValueError(f"it has changed since it was written: its checksum is {now}, not {stored}")
+        for name, value in content.items() if stored is None else ():
+            if isinstance(value, str) and CHECKSUM.fullmatch(value):
+                raise ValueError(f"it has changed since it was written: its checksum is called {name!r}")
     except RecursionError:
         raise ValueError("its brackets are nested too deeply") from None
     return content

@@ -14,6 +14,8 @@ from .device import Device
 from .errors import reported_errors
 from .examples import examples
 
+NAMED = [name for name in TASKS if not name.endswith(("-toy", "-decayed-adam"))]
+"""The tasks that are not for `adamplus reproduce` alone."""
 COMPARE_EXAMPLES = examples(
     "adamplus compare digits --optimizers adam-plus,adam,msgd",
     "adamplus compare digits --optimizers 'adam-plus:lr=0.3..10;beta=0.3,adamw'",
@@ -28,7 +30,7 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="TASK",
-            help=f"Tasks: {', '.join(name for name in TASKS if not name.endswith('-toy'))}, or files that end in .py.",
+            help=f"Tasks: {', '.join(NAMED)}, or files that end in .py.",
             show_default=", ".join(EMBEDDED),
         ),
     ] = None,

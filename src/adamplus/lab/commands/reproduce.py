@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from .._compare import split_list
-from ..reproduce import CHOICES, NAMES
+from ..reproduce import CHOICES, NAMES, READINGS
 from ..reproduce import ReproduceRequest as Request
 from ..reproduce import reproduce as run
 from .device import Device
@@ -66,6 +66,13 @@ def reproduce(
     weight_decay: Annotated[
         float, typer.Option(help="Weight decay of every optimizer, with --protocol paper, which names none.")
     ] = Request.weight_decay,
+    reading: Annotated[
+        str, typer.Option(help=f"Other readings of the paper, combined with commas: {', '.join(READINGS)}.")
+    ] = "",
+    choose_after: Annotated[
+        int | None,
+        typer.Option(help="Epochs after which validation chooses from the paper's grid.", show_default="no choice"),
+    ] = None,
     engine: Annotated[str, typer.Option(help="local: processes of this machine. ray: a cluster.")] = Request.engine,
     workers: Annotated[
         int | None,
@@ -79,6 +86,7 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments, draw its figures, and compare its claims with what was measured."""
     given: dict[str, Any] = locals() | {"experiments": experiments or (), "optimizers": split_list(optimizers)}
+    given["reading"] = split_list(reading)
     with reported_errors():
         made = run(**given)
     if made.failures:

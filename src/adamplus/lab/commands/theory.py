@@ -45,9 +45,12 @@ MaxSteps = Annotated[int, typer.Option(help="Steps after which a run stops.")]
 
 @theory_app.command()
 def settings(
-    theorem: Annotated[str, typer.Option(help="1, 2, 3, fast (the appendix's) or nigt.")],
+    theorem: Annotated[str, typer.Option(help="1, 2, 3, fast (the appendix's), nigt, remark (after 1) or lemma4.")],
     epsilon: Annotated[
-        float | None, typer.Option(help="ε, the target accuracy, for 3 and fast.", show_default=False)
+        float | None, typer.Option(help="ε, the target accuracy, for 3, fast, remark and lemma4.", show_default=False)
+    ] = None,
+    growth: Annotated[
+        float | None, typer.Option(help="Exponent with which Σ‖z‖ grows, for remark.", show_default=False)
     ] = None,
     T: Annotated[
         int | None, typer.Option("--T", help="Number of steps, for 1, 2 and nigt.", show_default=False)
@@ -66,7 +69,7 @@ def settings(
     batch: Annotated[int | None, typer.Option(help="m, samples of every other gradient.", show_default=False)] = None,
     lr: Annotated[float | None, typer.Option(help="α.", show_default="the largest allowed")] = None,
     norm_sum: Annotated[
-        float | None, typer.Option(help="Σ‖z‖ of a run, for the bound of 1.", show_default=False)
+        float | None, typer.Option(help="Σ‖z‖ of a run, for the bound of 1 and remark.", show_default=False)
     ] = None,
     repaired: Annotated[
         bool, typer.Option("--repaired", metavar="", help="Use constants with the proofs' slips repaired.")
@@ -74,7 +77,7 @@ def settings(
 ) -> None:
     """Print the settings, batches, evaluations, bound and conditions of a theorem."""
     given: dict[str, Any] = {"epsilon": epsilon, "T": T, "L": L, "L_H": L_H, "G": G, "Delta": Delta, "sigma": sigma}
-    given |= {"b": b, "initial_batch": initial_batch, "batch": batch, "lr": lr}
+    given |= {"growth": growth, "b": b, "initial_batch": initial_batch, "batch": batch, "lr": lr}
     with reported_errors(resumes=False):
         typer.echo(theorem_settings(theorem, given, norm_sum=norm_sum, repaired=repaired))
 

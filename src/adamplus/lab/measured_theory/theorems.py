@@ -19,6 +19,8 @@ THEOREMS: dict[str, Callable[..., Settings]] = {
     "3": theory.theorem3,
     "fast": theory.fast_rate,
     "nigt": theory.nigt,
+    "remark": theory.adaptive_rate,
+    "lemma4": theory.lemma4,
 }
 NEEDS: dict[str, tuple[str, ...]] = {
     "1": ("T", "L", "L_H", "G", "Delta", "sigma", "b", "initial_batch", "batch", "lr"),
@@ -26,11 +28,16 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "3": ("epsilon", "L", "L_H", "Delta", "sigma", "lr"),
     "fast": ("epsilon", "L", "L_H", "G", "Delta", "sigma", "lr"),
     "nigt": ("T", "L", "L_H", "Delta", "sigma", "initial_batch", "batch", "lr"),
+    "remark": ("epsilon", "growth", "L", "L_H", "G", "Delta", "sigma", "batch", "lr"),
+    "lemma4": ("epsilon", "L", "L_H", "Delta", "sigma", "initial_batch", "batch", "lr"),
 }
+OF_NORM_SUM = ("1", "remark")
+"""Theorems whose bound needs Σ‖z‖."""
 OPTIONAL = ("b", "initial_batch", "batch", "lr")
 FLAGS = {
     "T": "--T",
     "epsilon": "--epsilon",
+    "growth": "--growth",
     "L": "--L",
     "L_H": "--L-H",
     "G": "--G",
@@ -41,8 +48,11 @@ FLAGS = {
 
 def theorem_settings(theorem: str, given: dict[str, Any], *, norm_sum: float | None, repaired: bool) -> str:
     """A theorem's settings, batches, evaluations, bound and conditions as text."""
-    if norm_sum is not None and (theorem != "1" or not 0 <= norm_sum < math.inf):
-        raise InputError(f"--norm-sum must be at least 0 and needs --theorem 1, got {norm_sum} for {theorem}")
+    if norm_sum is not None and (theorem not in OF_NORM_SUM or not 0 <= norm_sum < math.inf):
+        raise InputError(
+            f"--norm-sum must be at least 0 and needs --theorem {' or '.join(OF_NORM_SUM)}, "
+            f"got {norm_sum} for {theorem}"
+        )
     try:
         return _describe(_settings(theorem, given, repaired), norm_sum)
     except ArithmeticError as error:
@@ -102,10 +112,13 @@ def _bound(settings: Settings, norm_sum: float | None) -> list[str]:
         return ["  The bound needs Σ‖z‖ of the run: pass --norm-sum, which AdamPlus.stats() reports."]
     bound = settings.bound(norm_sum=norm_sum)
     power = {1.0: "", 2.0: "²"}.get(settings.power, f"^{settings.power:.4g}")
-    return [
+    lines = [
         f"  (1/T) Σ E‖∇F(w_t)‖{power} ≤ {bound:.4g}",
         f"  so E‖∇F(w_τ)‖ ≤ {settings.gradient_norm(norm_sum=norm_sum):.4g} at a point drawn from the run",
     ]
+    if settings.error_formula is not None:
+        lines.append(f"  (1/T) Σ E‖z_t − ∇F(w_t)‖{power} ≤ {settings.error_bound():.4g}")
+    return lines
 
 
 @dataclass(frozen=True)
@@ -124,11 +137,13 @@ def _candidate(settings: Settings) -> tuple[Candidate, int]:
 
 
 def _theorem3(problem: Problem, epsilon: float, gap: float) -> tuple[Candidate, int]:
-    return _candidate(theory.theorem3(epsilon, problem.L, problem.L_H, gap, problem.sigma, check=True))
+    known = (problem.L, problem.L_H, gap, problem.sigma)
+    return _candidate(theory.theorem3(epsilon, *known, repaired=True, check=True))
 
 
 def _fast_rate(problem: Problem, epsilon: float, gap: float) -> tuple[Candidate, int]:
-    return _candidate(theory.fast_rate(epsilon, problem.L, problem.L_H, problem.G, gap, problem.sigma, check=True))
+    known = (problem.L, problem.L_H, problem.G, gap, problem.sigma)
+    return _candidate(theory.fast_rate(epsilon, *known, repaired=True, check=True))
 
 
 def _nigt(problem: Problem, epsilon: float, gap: float) -> tuple[Candidate, int | None]:

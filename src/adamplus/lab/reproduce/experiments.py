@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..errors import InputError
-from ..optimizers import LogUniform, parse
+from ..optimizers import LogUniform, find, parse
 
 PROTOCOLS = ("paper", "tuned")
+Value = float | str
+"""The value of a setting."""
 NAMES = {
     "adam-plus": "Adam⁺",
     "nigt": "NIGT",
@@ -25,14 +27,14 @@ NAMES = {
 class PaperSettings:
     """The settings that the paper gives for an optimizer."""
 
-    named: Mapping[str, float]
+    named: Mapping[str, Value]
     """Settings that are run. If the paper tried several, those that it calls best."""
-    tried: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    tried: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     """All values that the paper tried."""
     declared: str = ""
     """The setting that the paper does not name, with the reason for the value here."""
 
-    def values(self, key: str) -> tuple[float, ...]:
+    def values(self, key: str) -> tuple[Value, ...]:
         """The values of a setting that the paper tried."""
         return self.tried.get(key, (self.named[key],))
 
@@ -41,12 +43,12 @@ class PaperSettings:
         """The number of points of the paper's grid."""
         return math.prod(len(self.values(key)) for key in self.named)
 
-    def labels(self, optimizer: str, grid: bool, weight_decay: float, given: Mapping[str, float]) -> list[str]:
+    def labels(self, optimizer: str, grid: bool, weight_decay: float, given: Mapping[str, Value]) -> list[str]:
         """The labels of a comparison: one, or a grid. `given` are values of the grid that the user fixes."""
         chosen = {**self.named, **given}
         values = {key: self.values(key) if grid and key not in given else (value,) for key, value in chosen.items()}
         points = [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
-        return [_label(optimizer, {**point, "weight_decay": weight_decay}) for point in points]
+        return [label_of(optimizer, {"weight_decay": weight_decay} | point) for point in points]
 
 
 @dataclass(frozen=True)
@@ -73,21 +75,38 @@ class Experiment:
     """The paper's settings by optimizer, in the order of the legend."""
     ranges: Mapping[str, Mapping[str, LogUniform]] = field(default_factory=dict)
     """Ranges of the tuned protocol that replace those of the contenders."""
+    claim: str = ""
+    """What the paper says about Adam⁺ in this experiment, in a few words."""
     target: float | None = None
     """Target of the test metric. The time until it is reached is reported."""
+    other_train: Panel | None = None
+    """A second measurement of training, if the paper does not say which of the two it shows."""
+    validates: bool = False
+    """Whether the paper's protocol has validation data."""
+    decayed: bool = False
+    """Whether Adam and AdaGrad follow the schedule: the reading `decayed-adam`."""
 
     def task(self, protocol: str) -> str:
         """Name of the task whose data split and rate schedule are those of the protocol."""
-        return f"{self.name}-paper" if protocol == "paper" else self.name
+        if protocol != "paper":
+            return self.name
+        return f"{self.name}-paper-decayed-adam" if self.decayed else f"{self.name}-paper"
 
     def labels(self, label: str, protocol: str, grid: bool = False, weight_decay: float = 0.0) -> list[str]:
         """The labels of a comparison for `name` or `name:key=value`.
 
-        In the paper's protocol, the values must be some that the paper tried.
+        In the paper's protocol, the values must be some that the paper tried. In the tuned one, only settings that are
+        searched can be fixed: with others it would be another optimizer under the same name.
         """
-        if protocol == "tuned":
-            return [label]
         name, given = parse(label)
+        if protocol == "tuned":
+            searched = self.searched()[name].keys() | find(name)[0].search.keys()
+            if others := given.keys() - searched:
+                raise InputError(
+                    f"{label!r} is another optimizer than the paper's: fix only {', '.join(sorted(searched))} here, "
+                    f"and compare {', '.join(sorted(others))} with `adamplus compare {self.name}`"
+                )
+            return [label]
         for key, value in given.items():
             if key not in self.settings[name].named or value not in self.settings[name].values(key):
                 tried = self._tried(name)
@@ -96,7 +115,7 @@ class Experiment:
 
     def _tried(self, name: str) -> str:
         own = self.settings[name]
-        return ", ".join(f"{key}={'|'.join(f'{v:g}' for v in own.values(key))}" for key in own.named)
+        return ", ".join(f"{key}={'|'.join(map(text_of, own.values(key)))}" for key in own.named)
 
     def searched(self) -> dict[str, dict[str, LogUniform]]:
         """The ranges that the tuned protocol searches beside the learning rate, by optimizer."""
@@ -159,7 +178,7 @@ TEXT_RANGES = {  # gradients are clipped at 0.25, so rates are larger; each rang
 SPEECH = {
     "adam-plus": PaperSettings({"lr": 0.1, "beta": 0.01}, {"beta": MOMENTA}),
     "nigt": PaperSettings({"lr": 0.1, "momentum": 0.9}, {"momentum": MOMENTA}),
-    "sgd": PaperSettings({"lr": 0.1}, declared="the paper tells of momentum SGD alone: its rate"),
+    "sgd": PaperSettings({"lr": 0.1}, declared="the paper has momentum SGD alone: its rate"),
     "msgd": PaperSettings({"lr": 0.1}),
     "adagrad": PaperSettings({"lr": 0.01}, {"lr": TENTHS}),
     "adam": PaperSettings({"lr": 0.001}, {"lr": TENTHS}),
@@ -177,8 +196,26 @@ def _panels(column: str, train: str, test: str = "test") -> dict[Literal["train"
 EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
-        Experiment("cifar10", "ResNet18 on CIFAR-10", _panels("accuracy", "running"), True, 0.005, IMAGES, target=0.9),
-        Experiment("cifar100", "VGG19 on CIFAR-100", _panels("accuracy", "running"), True, 0.005, IMAGES, target=0.6),
+        Experiment(
+            "cifar10",
+            "ResNet18 on CIFAR-10",
+            _panels("accuracy", "running"),
+            True,
+            0.005,
+            IMAGES,
+            claim="best of all",
+            target=0.9,
+        ),
+        Experiment(
+            "cifar100",
+            "VGG19 on CIFAR-100",
+            _panels("accuracy", "running"),
+            True,
+            0.005,
+            IMAGES,
+            claim="best of all, almost the same as NIGT at the end",
+            target=0.6,
+        ),
         Experiment(
             "wikitext2",
             "Two-layer LSTM on WikiText-2",
@@ -187,15 +224,35 @@ EXPERIMENTS = {
             0.02,
             TEXT,
             TEXT_RANGES,
+            claim="comparable to SGD, ahead of the others",
             target=120,
+            other_train=Panel("running_perplexity", "training perplexity with dropout, running mean"),
+            validates=True,
         ),
         Experiment("an4", "Six-layer BiLSTM on AN4", _panels("loss", "train", "held-out"), False, 0.02, SPEECH),
-        Experiment("swb300", "Six-layer BiLSTM on SWB-300", _panels("loss", "train", "held-out"), False, 0.02, SPEECH),
+        Experiment(
+            "swb300",
+            "Six-layer BiLSTM on SWB-300",
+            _panels("loss", "train", "held-out"),
+            False,
+            0.02,
+            SPEECH,
+            claim="level with momentum SGD, ahead of the others",
+        ),
     )
 }
-GROWTH = ("cifar10", "cifar100")
+IMAGE_TASKS = ("cifar10", "cifar100")
+GROWTH = IMAGE_TASKS
 """The experiments whose Σ‖z‖ the paper shows."""
 
 
-def _label(optimizer: str, settings: Mapping[str, float]) -> str:
-    return f"{optimizer}:" + ";".join(f"{key}={value:g}" for key, value in settings.items())
+def label_of(optimizer: str, settings: Mapping[str, Value]) -> str:
+    """The label of an optimizer with settings. The weight decay comes last."""
+    own = {key: value for key, value in settings.items() if key != "weight_decay"}
+    last = {"weight_decay": settings["weight_decay"]} if "weight_decay" in settings else {}
+    return f"{optimizer}:" + ";".join(f"{key}={text_of(value)}" for key, value in (own | last).items())
+
+
+def text_of(value: Value) -> str:
+    """A setting's value as the command line has it."""
+    return value if isinstance(value, str) else f"{value:g}"

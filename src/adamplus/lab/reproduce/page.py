@@ -7,36 +7,55 @@ from ..data import SETS
 from . import tables
 from .claims import CLAIMS, Claim
 from .experiments import EXPERIMENTS, NAMES
+from .readings import READINGS
+from .request import ReproduceRequest
 from .rules import Finding, together
 from .stored_runs import PAPER, Stored
 from .tables import Everything, table
 
 HEAD = """# The paper's experiments: results and claims
 
-Made by `adamplus reproduce` from the newest stored run of each optimizer, setting and seed.
+{conclusion}
 
-- **Protocols.** *paper* has the paper's settings and budget. Endings name what differs: `quick` has a tenth of the
-  epochs, `N-epochs` another number of epochs, and `decay-X` a weight decay, which the paper does not mention. *tuned*
-  first gives every optimizer the same search on held-out data.
+{overview}
+
+Each cell has the result of Adam⁺, its place among the optimizers that were run, and the best of the others. The page is
+made by `adamplus reproduce` from the newest stored run of each optimizer, setting and seed.
+
+- **Protocols.** *paper* has the paper's settings and budget, and what the paper leaves open as declared at the end of
+  this page. *tuned* first gives every optimizer the same search on held-out data. Endings name the budget:
+  `quick` has a tenth of the epochs, and `N-epochs` has N.
 - **Numbers** are means after the last epoch, ± standard error, over the n runs that finished. Test metrics, training
   perplexity and training loss are measured at w, the point that is shipped. Training accuracy is the running mean of
   an epoch, at ŵ.
 - **Two points.** Adam⁺ and NIGT have w, an average of ŵ with BatchNorm statistics of its own, which is often far
   ahead of ŵ while rates are large. The other optimizers have one point, which is not averaged.
 """
-RULES = """A claim is **reproduced** or **not reproduced** with the paper's settings and budget. For other runs the
-table says whether it holds with their settings and epochs. Outcomes follow from the runs by the rule below each claim.
+RULES = """A claim is **reproduced** or **not reproduced** by runs with the paper's settings and budget, in the column
+*paper*. Other columns say whether it holds with their settings. Outcomes follow from the runs by the rule below each
+claim.
 
 - *Better* and *worse*: means over seeds differ by more than the margin, {margins}. If both have several seeds, their
   95 % intervals must not overlap, either. An optimizer that diverged in every run is behind.
 - *Comparable*: means differ by no more than the margin.
-- With one seed, means are single runs.
-- A claim that names several optimizers, metrics or data sets holds if it holds for each.
+- (n = 1): an optimizer behind the outcome has one seed. Its mean is a single run.
+- Runs with fewer epochs than the paper's get no verdict. Their numbers are below each claim.
+- An outcome that is not in bold is about other data than the paper's, or by a rule that was made after measuring. Such
+  rules are named below each claim.
+- A claim that names several optimizers, metrics or data sets holds if it holds for each. One that names training
+  perplexity must hold for both measurements of it, with dropout and without.
 - If several settings of the paper were run, those with the best validation metric count. Without validation data, as
   in the paper's protocol for images and speech, those with the best test metric count.
 - A claim is *open* if intervals overlap, or if some runs diverged and others did not, until there are more seeds. It
   is also open if some optimizers were run with more settings than others, and not all with all of the paper's
   settings, or if accuracies are so high that no optimizer can be ahead by the margin.
+"""
+READINGS_HEAD = """What the paper leaves open can be read in other ways. Each reading is a named option,
+`adamplus reproduce --reading NAME`, whose runs are kept apart from those above. Readings in these tables:
+
+{listed}
+
+† The reading does not change this optimizer. The run is that of the protocol, or of those readings that change it.
 """
 
 
@@ -49,20 +68,31 @@ def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], o
         figures: paths of the figures.
         out: folder of the reproduction.
     """
+    words = {folder: experiments for folder, experiments in stored.items() if not _request(folder).is_reading}
+    elsewhere = {claim: claim.elsewhere.judge(out) for claim in CLAIMS if claim.elsewhere is not None}
     findings = {
-        folder: [_finding(claim, experiments, absent) for claim in CLAIMS] for folder, experiments in stored.items()
+        folder: [_finding(claim, experiments, absent, elsewhere) for claim in CLAIMS]
+        for folder, experiments in stored.items()
     }
     margins = ", ".join(sorted({_margin(name) for name in EXPERIMENTS}))
-    parts = [HEAD, tables.results(stored)]
-    if times := tables.times(stored):
+    conclusion = _conclusion(findings[PAPER], stored[PAPER])
+    parts = [HEAD.format(conclusion=conclusion, overview=tables.overview(stored)), "## Results", tables.results(words)]
+    if times := tables.times(words):
         parts += [
             "Training time (evaluation excluded) and epoch until a target is first reached, means over seeds:",
             times,
         ]
-    parts += [tables.remarks(stored)]
+    parts += [tables.remarks(words)]
     if missing := tables.missing(stored, absent):
         parts += ["## What is missing", missing]
-    parts += ["## The claims", RULES.format(margins=margins), _summary(findings, stored)]
+    judged = {folder: found for folder, found in findings.items() if _is_judged(folder)}
+    parts += ["## The claims", RULES.format(margins=margins)]
+    parts += [_summary({folder: found for folder, found in judged.items() if folder in words}, stored)]
+    if other := {folder: experiments for folder, experiments in stored.items() if folder not in words}:
+        parts += ["## Readings", READINGS_HEAD.format(listed=_readings(other)), tables.readings(other)]
+        parts += [tables.remarks(other)]
+        if full := {folder: found for folder, found in judged.items() if folder in other}:
+            parts += [_summary(full, stored, with_runs=True)]
     if images := [f"![{path.stem}](figures/{path.name})" for path in figures if path.suffix == ".png"]:
         parts += ["## Figures", *images]
     parts += ["## Claim by claim", *(_claim(i, claim, findings, stored) for i, claim in enumerate(CLAIMS))]
@@ -70,8 +100,31 @@ def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], o
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def _finding(claim: Claim, experiments: Mapping[str, Stored], absent: Collection[str]) -> Finding:
+def _request(folder: str) -> ReproduceRequest:
+    request = ReproduceRequest.of_folder(folder)
+    assert request is not None  # other folders are not read
+    return request
+
+
+def _is_judged(folder: str) -> bool:
+    """Whether runs have the paper's budget."""
+    return not _request(folder).shortened
+
+
+def _readings(folders: Collection[str]) -> str:
+    """List of the readings that some folder has."""
+    names = [name for name in READINGS if any(name in _request(folder).reading for folder in folders)]
+    lines = [f"- `{name}`: {READINGS[name].text}" for name in names]
+    decays = sorted({_request(folder).weight_decay for folder in folders} - {0.0})
+    return "\n".join([*lines, *(f"- `--weight-decay {decay:g}`: for every optimizer." for decay in decays)])
+
+
+def _finding(
+    claim: Claim, experiments: Mapping[str, Stored], absent: Collection[str], elsewhere: Mapping[Claim, Finding]
+) -> Finding:
     """The finding on a claim. Missing runs are named only if the claim is about one experiment: the page lists them."""
+    if claim in elsewhere:
+        return elsewhere[claim]
     found: dict[str, Finding] = {}
     for name in claim.experiments:
         if experiments[name].contenders:
@@ -91,22 +144,46 @@ def _finding(claim: Claim, experiments: Mapping[str, Stored], absent: Collection
     return together(found.values())._replace(measured=text if some else "")
 
 
-def _summary(findings: Mapping[str, Sequence[Finding]], stored: Everything) -> str:
+def _conclusion(found: Sequence[Finding], experiments: Mapping[str, Stored]) -> str:
+    """How many of the paper's claims are reproduced, with its settings and budget."""
+    count = {"reproduced": 0, "not reproduced": 0, "open": 0, "not run yet": 0, "cannot be run": 0}
+    single = 0
+    for claim, finding in zip(CLAIMS, found, strict=True):
+        text = _verdict_text(claim, finding, PAPER, experiments)
+        if not claim.ours and not claim.post_hoc and (text.startswith("**") or text in count):
+            count[finding.verdict] += 1
+            single += text.startswith("**") and finding.seeds == 1
+    rest = sum(claim.post_hoc for claim in CLAIMS)
+    return (
+        f"Claims of the paper, by runs with its own settings: {count['reproduced']} reproduced and "
+        f"{count['not reproduced']} not reproduced, {single} of these by single runs; {count['open']} open, "
+        f"{count['not run yet']} not run yet, {count['cannot be run']} that cannot be run without licensed data. "
+        f"{rest} more get no verdict, because their rules were made after the measurements."
+    )
+
+
+def _summary(findings: Mapping[str, Sequence[Finding]], stored: Everything, *, with_runs: bool = False) -> str:
+    """Table of the outcomes, of all claims or of those about experiments with runs."""
     lines = [["claim", "section", *findings]]
     for i, claim in enumerate(CLAIMS):
-        verdicts = [_verdict_text(claim, own[i].verdict, folder, stored[folder]) for folder, own in findings.items()]
+        if with_runs and not any(_has_runs(claim, stored[folder]) for folder in findings):
+            continue
+        verdicts = [_verdict_text(claim, own[i], folder, stored[folder]) for folder, own in findings.items()]
         lines.append([f"{i + 1}. {claim.title}", claim.section, *verdicts])
     return table(lines)
 
 
-def _verdict_text(claim: Claim, verdict: str, folder: str, experiments: Mapping[str, Stored]) -> str:
-    """The verdict as text, in bold if it answers the paper, which claims nothing of other data, settings and epochs."""
-    if verdict not in ("reproduced", "not reproduced"):
-        return verdict
+def _verdict_text(claim: Claim, finding: Finding, folder: str, experiments: Mapping[str, Stored]) -> str:
+    """The verdict as text, in bold if it answers the paper, which makes no claim about other data and settings."""
+    if not _answers(claim, folder):
+        return "–"
+    if finding.verdict not in ("reproduced", "not reproduced"):
+        return finding.verdict
+    single = " (n = 1)" if finding.seeds == 1 else ""
     others = any(experiments[name].unofficial for name in claim.experiments)
-    if folder == PAPER and not claim.ours and not others:
-        return f"**{verdict}**"
-    return "holds" if verdict == "reproduced" else "does not hold"
+    if folder == PAPER and not claim.ours and not claim.post_hoc and not others:
+        return f"**{finding.verdict}**{single}"
+    return ("holds" if finding.verdict == "reproduced" else "does not hold") + single
 
 
 def _unequal(stored: Stored) -> str:
@@ -119,13 +196,25 @@ def _unequal(stored: Stored) -> str:
 
 def _claim(i: int, claim: Claim, findings: Mapping[str, Sequence[Finding]], stored: Everything) -> str:
     rules = list(dict.fromkeys(f"{', '.join(_about(claim, rule.text))}: {rule.text}" for _, rule in claim.rules))
-    lines = [f"### {i + 1}. {claim.title}", f"> {claim.sentence} (section {claim.section})", claim.note]
+    place = claim.section if claim.section == "abstract" else f"section {claim.section}"
+    lines = [f"### {i + 1}. {claim.title}", f"> {claim.sentence} ({place})", claim.note]
+    lines += [f"- Rule: {claim.elsewhere.text}."] if claim.elsewhere is not None else []
     lines.append("\n".join(f"- Rule, on {rule}." for rule in rules))
-    results = [
-        f"- *{folder}*: {_verdict_text(claim, own[i].verdict, folder, stored[folder])}. {own[i].measured}".rstrip()
-        for folder, own in findings.items()
-    ]
+    results = []
+    for folder, own in findings.items():
+        verdict = _verdict_text(claim, own[i], folder, stored[folder]) if _is_judged(folder) else "no verdict"
+        if folder == PAPER or (own[i].measured and _answers(claim, folder) and _has_runs(claim, stored[folder])):
+            results.append(f"- *{folder}*: {verdict}. {own[i].measured}".rstrip())
     return "\n\n".join(filter(None, [*lines, "\n".join(results)]))
+
+
+def _answers(claim: Claim, folder: str) -> bool:
+    """Whether runs of a folder can say anything about a claim."""
+    return folder == PAPER or not (claim.elsewhere is not None or (claim.of_settings and _request(folder).tuned))
+
+
+def _has_runs(claim: Claim, experiments: Mapping[str, Stored]) -> bool:
+    return any(experiments[name].contenders for name in claim.experiments)
 
 
 def _about(claim: Claim, text: str) -> list[str]:

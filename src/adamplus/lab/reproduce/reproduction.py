@@ -13,12 +13,13 @@ from .._store import CorruptError, Run, Store, replace_file
 from ..data import SETS, VARIABLE, data_root
 from ..engines import torchrun
 from ..errors import InputError
-from . import data_check
+from . import choice, data_check
 from .experiments import EXPERIMENTS, Experiment
 from .figures import figures
 from .page import page
+from .readings import effective
 from .request import ALL, ReproduceRequest
-from .stored_runs import folders, read
+from .stored_runs import ENDED, place, read, read_all
 
 PAGE = "claims.md"
 
@@ -54,7 +55,7 @@ def reproduce(request: ReproduceRequest) -> Reproduction:
             raise InputError(f"no experiment has its data in {data_root()}: see `adamplus data where`")
         for name, optimizers in todo:
             try:
-                made.failures |= _compare(EXPERIMENTS[name], optimizers, request)
+                made.failures |= _reproduce(name, optimizers, request)
             except InputError as error:  # a damaged data set does not stop the others
                 refused.append(error)
                 if len(refused) == len(todo) or torchrun.started():  # other processes would wait for this one
@@ -78,11 +79,81 @@ def _left_out(name: str, experiments: Sequence[str]) -> bool:
     return True
 
 
-def _compare(experiment: Experiment, optimizers: Sequence[str], request: ReproduceRequest) -> dict[str, str]:
-    """Run one experiment, as a comparison in its own folder; returns what failed."""
+def _reproduce(name: str, optimizers: Sequence[str], request: ReproduceRequest) -> dict[str, str]:
+    """Run one experiment; returns what failed."""
+    experiment = request.experiment(name)
+    chosen = _changed(experiment, optimizers, request) if request.reading else list(optimizers)
+    if not chosen:  # the page shows this combination by the runs of other folders
+        (request.out / request.folder / name).mkdir(parents=True, exist_ok=True)
+        return {}
+    labels = [label for each in chosen for label in request.labels(experiment, each)]
+    failures: dict[str, str] = {}
+    if request.choose_after is not None:
+        grid = replace(request, choose_after=None, grid=True, epochs=request.choose_after, seeds=1)
+        points = [label for each in chosen for label in grid.labels(experiment, each)]
+        failures = _compare(experiment, chosen, points, grid)
+        if not torchrun.follows():  # only the first process knows the comparison
+            labels = _choose(experiment, points, request, grid)
+    return failures | _compare(experiment, chosen, labels, request)
+
+
+def _changed(experiment: Experiment, optimizers: Sequence[str], request: ReproduceRequest) -> list[str]:
+    """The optimizers that need runs of their own.
+
+    The others are changed by none of the readings, or by only some of them, and have their runs there already.
+    """
+    kept = []
+    for each in optimizers:
+        optimizer = each.partition(":")[0]
+        fewer = replace(request, reading=effective(request.readings, optimizer))
+        if not fewer.reading or (fewer.folder != request.folder and _is_stored(experiment, each, fewer)):
+            say(console(), f"{experiment.name}: {each} is as in {fewer.folder}, whose runs the page shows")
+        else:
+            kept.append(each)
+    return kept
+
+
+def _is_stored(experiment: Experiment, optimizer: str, request: ReproduceRequest) -> bool:
+    """Whether the folder of a request has all runs of an optimizer."""
+    if request.choose_after is not None:
+        return False  # the choice may be another one
+    contender = read(request.out, request.folder, experiment).contenders.get(optimizer.partition(":")[0])
+    every = (contender, *contender.rest) if contender is not None else ()
+    seeds = {one.label: len(one.ended(*ENDED)) for one in every}
+    return all(seeds.get(label, 0) >= request.seeds for label in request.labels(experiment, optimizer))
+
+
+def _choose(
+    experiment: Experiment, points: Sequence[str], request: ReproduceRequest, grid: ReproduceRequest
+) -> list[str]:
+    """Labels of the best settings of each optimizer by validation, which are stored beside the runs."""
+    stored = read(request.out, grid.folder, experiment)
+    best: dict[str, str] = {}
+    tried: dict[str, int] = {}
+    for optimizer in dict.fromkeys(label.partition(":")[0] for label in points):
+        own = [label for label in points if label.partition(":")[0] == optimizer]
+        contender = stored.contenders.get(optimizer)
+        ended = {one.label: one for one in ((contender, *contender.rest) if contender else ()) if one.ended(*ENDED)}
+        if missing := [label for label in own if label not in ended]:
+            raise InputError(
+                f"{experiment.name}: {len(missing)} of {len(own)} settings of {optimizer} have not ended, so none can "
+                f"be chosen: {', '.join(missing)}"
+            )
+        best[optimizer] = min(own, key=lambda label, ended=ended: place(experiment, ended[label].runs))
+        tried[optimizer] = len(own)
+    assert grid.epochs is not None
+    choice.save(request.out / request.folder / experiment.name, choice.Choice(grid.epochs, best, tried))
+    say(console(), f"{experiment.name}: chosen after {grid.epochs} epochs: {', '.join(best.values())}")
+    return list(best.values())
+
+
+def _compare(
+    experiment: Experiment, optimizers: Sequence[str], labels: Sequence[str], request: ReproduceRequest
+) -> dict[str, str]:
+    """Run contenders of one experiment, as a comparison in its own folder; returns what failed."""
     comparison = Request(
         [request.task(experiment)],
-        [label for name in optimizers for label in request.labels(experiment, name)],
+        labels,
         seeds=1 if request.toy else request.seeds,
         tune=request.tune if request.tuned else 0,
         epochs=request.epochs_of(experiment),
@@ -144,7 +215,7 @@ def _report_check(names: Sequence[str], made: Reproduction, request: ReproduceRe
 
 def _write_page(made: Reproduction, out: Path) -> None:
     """Write figures and page of all stored runs."""
-    stored = {folder: {name: read(out, folder, one) for name, one in EXPERIMENTS.items()} for folder in folders(out)}
+    stored = read_all(out)
     out.mkdir(parents=True, exist_ok=True)
     for experiments in stored.values():
         made.figures += figures(list(experiments.values()), out / "figures")

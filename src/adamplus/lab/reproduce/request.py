@@ -10,14 +10,20 @@ from pathlib import Path
 from .._compare import check_least, command_options, option
 from ..errors import InputError, nearest
 from ..tasks import find
+from . import readings
 from .experiments import EXPERIMENTS, GROWTH, NAMES, PROTOCOLS, Experiment
+from .readings import READINGS
 
 ALL, TOY = "all", "toy"
 CHOICES = (*EXPERIMENTS, "growth", ALL)
 """The names of experiments, and of several of them together."""
 DATA = Path("DIR")
 """Stands for the folder of all data in a rerun command, which names no path of this machine."""
-FOLDER = re.compile(r"(paper|tuned)(?:-decay-(\d+(?:\.\d+)?(?:e[+-]\d+)?))?(?:-(quick)|-(\d+)-epochs)?")
+COMBINATION = "|".join(READINGS)
+FOLDER = re.compile(
+    rf"(paper|tuned)(?:-reading-((?:{COMBINATION})(?:\+(?:{COMBINATION}))*))?"
+    r"(?:-decay-(\d+(?:\.\d+)?(?:e[+-]\d+)?))?(?:-(quick)|-(\d+)-epochs)?"
+)
 """The names that `ReproduceRequest.folder` gives."""
 
 
@@ -38,6 +44,9 @@ class ReproduceRequest:
         "paper", "`paper`: its settings word for word. `tuned`: the same search for every optimizer.", always=True
     )
     weight_decay: float = option(0.0, "weight decay of every optimizer, in the paper's protocol. The paper names none.")
+    reading: Sequence[str] = option(
+        (), f"other readings of the paper, combined: {', '.join(READINGS)}. Their runs are kept apart."
+    )
     quick: bool = option(False, "a tenth of the epochs, with schedules of the same shape.")
     toy: bool = option(
         False, "small models, a few rows, two epochs and one seed: a check of data and installation on a CPU."
@@ -52,6 +61,12 @@ class ReproduceRequest:
         always=True,
     )
     grid: bool = option(False, "all settings that the paper chose from, not only those that it calls best.")
+    choose_after: int | None = option(
+        None,
+        "epochs after which the validation metric chooses from the paper's grid. Default: the settings that the paper "
+        "calls best.",
+        least=1,
+    )
     device: str | None = option(None, "as in `compare`.")
     precision: str | None = option(None, "as in `compare`.")
     engine: str = option("local", "as in `compare`.")
@@ -62,10 +77,11 @@ class ReproduceRequest:
         """The protocol and the budget of the runs in a folder; None if `folder` gives no such name."""
         if (found := FOLDER.fullmatch(name)) is None:
             return None
-        protocol, weight_decay, quick, epochs = found.groups()
+        protocol, combined, weight_decay, quick, epochs = found.groups()
         return cls(
             (),
             protocol=protocol,
+            reading=tuple(combined.split("+")) if combined else (),
             weight_decay=float(weight_decay or 0),
             quick=bool(quick),
             epochs=int(epochs) if epochs else None,
@@ -73,13 +89,33 @@ class ReproduceRequest:
 
     @property
     def folder(self) -> str:
-        """Name of the folder of these runs: one for each protocol and budget, and one for toys."""
+        """Name of the folder of these runs: one for each protocol, reading and budget, and one for toys."""
         if self.toy:
             return TOY
         parts = [self.protocol]
+        parts += [f"reading-{'+'.join(self.readings)}"] if self.reading else []
         parts += [f"decay-{self.weight_decay:g}"] if self.weight_decay else []
         parts += [f"{self.epochs}-epochs"] if self.epochs is not None else ["quick"] if self.quick else []
         return "-".join(parts)
+
+    @property
+    def readings(self) -> tuple[str, ...]:
+        """The readings in their order, which is not that of the command line."""
+        return readings.ordered(self.reading)
+
+    def experiment(self, name: str) -> Experiment:
+        """An experiment under the readings of this request."""
+        return readings.under(EXPERIMENTS[name], self.readings)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether runs differ from the protocols by a reading of the paper or by a weight decay."""
+        return bool(self.reading or self.weight_decay)
+
+    @property
+    def shortened(self) -> bool:
+        """Whether runs have other budgets than the paper's."""
+        return self.quick or self.epochs is not None
 
     @property
     def tuned(self) -> bool:
@@ -99,10 +135,11 @@ class ReproduceRequest:
 
     def comparisons(self) -> list[tuple[str, Sequence[str]]]:
         """Experiments and their optimizers. Growth is a comparison only if its runs are not part of another one."""
-        chosen = [name for name in EXPERIMENTS if {name, ALL} & set(self.experiments)]
+        meant = [name for name in EXPERIMENTS if readings.applies(self.reading, name) or name in self.experiments]
+        chosen = [name for name in meant if {name, ALL} & set(self.experiments)]
         found: list[tuple[str, Sequence[str]]] = [(name, self.optimizers) for name in chosen]
         if "growth" in self.experiments or ALL in self.experiments:
-            found += [(name, self._adam_plus()) for name in GROWTH if name not in chosen]
+            found += [(name, self._adam_plus()) for name in GROWTH if name in meant and name not in chosen]
         return found
 
     def labels(self, experiment: Experiment, optimizer: str, grid: bool = False) -> list[str]:
@@ -112,7 +149,7 @@ class ReproduceRequest:
     def command(self, experiment: str, optimizers: Sequence[str]) -> str:
         """Command line that repeats one experiment, without a path of this machine."""
         out = Path(self.out.name) if self.out.is_absolute() else self.out
-        own = replace(self, data=DATA, out=out, optimizers=optimizers)
+        own = replace(self, data=DATA, out=out, optimizers=optimizers, reading=self.readings)
         without = {"experiments", "workers", *([] if self.tuned else ["tune"])}
         return shlex.join(["adamplus", "reproduce", experiment, *command_options(own, without)])
 
@@ -131,16 +168,23 @@ class ReproduceRequest:
             raise InputError("growth needs Adam⁺: add adam-plus to --optimizers")
         if self.protocol not in PROTOCOLS:
             raise InputError(f"unknown protocol {self.protocol!r}: {nearest(self.protocol, PROTOCOLS)}")
-        if self.tuned and (self.grid or self.weight_decay):
-            raise InputError("--grid and --weight-decay need --protocol paper: the tuned one searches")
+        if self.tuned and (self.grid or self.weight_decay or self.reading or self.choose_after):
+            raise InputError(
+                "--grid, --choose-after, --reading and --weight-decay need --protocol paper: the tuned one searches"
+            )
+        self._check_readings()
+        self._check_choice()
         if self.tuned and self.tune < 1:
             raise InputError(f"--tune must be at least 1 with --protocol tuned, got {self.tune}")
         if not 0 <= self.weight_decay < math.inf:
             raise InputError(f"--weight-decay must be at least 0, got {self.weight_decay:g}")
         if self.quick and self.epochs is not None:
             raise InputError("--quick and --epochs cannot be given together: leave one of them out")
-        if self.toy and (self.tuned or self.quick or self.grid or self.epochs is not None):
-            raise InputError("--toy is a check with two epochs: leave out --protocol, --quick, --epochs and --grid")
+        if self.toy and (self.tuned or self.grid or self.reading or self.choose_after or self.shortened):
+            raise InputError(
+                "--toy is a check with two epochs: leave out --protocol, --quick, --epochs, --grid, --reading and "
+                "--choose-after"
+            )
         if self.toy and not self.experiments:
             raise InputError(f"--toy needs experiments to check: name some of {', '.join(CHOICES)}")
         check_least(self)
@@ -150,7 +194,32 @@ class ReproduceRequest:
             )
         for name, optimizers in self.comparisons():
             for optimizer in optimizers:
-                self.labels(EXPERIMENTS[name], optimizer)
+                self.labels(self.experiment(name), optimizer)
+
+    def _check_readings(self) -> None:
+        readings.check(self.reading)
+        if self.weight_decay and "decay" in self.reading:
+            raise InputError("--reading decay has a weight decay of its own: leave out --weight-decay")
+        for name in self.experiments:
+            for reading in self.readings if name in EXPERIMENTS else ():
+                if not readings.applies((reading,), name):
+                    about = ", ".join(READINGS[reading].experiments)
+                    raise InputError(f"the reading {reading} is not about {name}: it is about {about}")
+
+    def _check_choice(self) -> None:
+        if self.choose_after is None:
+            return
+        if self.grid or self.quick:
+            raise InputError("--choose-after runs the grid, and then the paper's budget: leave out --grid and --quick")
+        for name, _ in self.comparisons():
+            if not EXPERIMENTS[name].validates:
+                able = ", ".join(other for other in EXPERIMENTS if EXPERIMENTS[other].validates)
+                raise InputError(f"--choose-after needs validation data, which {name} has not: use it with {able}")
+            if self.choose_after >= self.epochs_of(EXPERIMENTS[name]):
+                raise InputError(
+                    f"--choose-after must be less than the {self.epochs_of(EXPERIMENTS[name])} epochs of {name}, "
+                    f"got {self.choose_after}"
+                )
 
     def _adam_plus(self) -> list[str]:
         return [label for label in self.optimizers if label.partition(":")[0] == "adam-plus"]

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ from .._present import Summary, summarize
 from .._store import CorruptError, Store, read_json
 from ..errors import InputError
 from ..report import StoredRun, read_run
+from . import choice
 from .data_check import UNOFFICIAL, stored_text
 from .experiments import EXPERIMENTS, Experiment
+from .readings import effective
 from .request import ReproduceRequest
 
 PAPER = "paper"
@@ -39,6 +41,8 @@ class ContenderRuns:
     """Whether its times count."""
     rest: tuple["ContenderRuns", ...] = ()
     """The runs with settings that are not the best."""
+    borrowed: str = ""
+    """Name of the folder that has the runs, if it is another one: the readings of this one do not all change them."""
 
     def ended(self, *statuses: str) -> list[StoredRun]:
         """The runs with one of these statuses."""
@@ -82,11 +86,25 @@ class Stored:
     """A remark by the author of the runs, for example that the machine was busy at the time."""
     labels: tuple[str, ...] = ()
     """The labels of all runs, including those that are not the best."""
+    chosen_after: int | None = None
+    """The number of epochs after which settings were chosen from the paper's grid, if they were."""
+
+    @property
+    def request(self) -> ReproduceRequest:
+        """Protocol, readings and budget of the runs."""
+        request = ReproduceRequest.of_folder(self.folder)
+        assert request is not None  # `folders` leaves out other names
+        return request
 
     @property
     def tuned(self) -> bool:
         """Whether the settings were searched."""
         return is_tuned(self.folder)
+
+    @property
+    def own(self) -> dict[str, ContenderRuns]:
+        """The contenders whose runs are in this folder."""
+        return {name: one for name, one in self.contenders.items() if not one.borrowed}
 
     @property
     def unofficial(self) -> bool:
@@ -110,11 +128,40 @@ def folders(out: Path) -> list[str]:
     return list(dict.fromkeys([PAPER, *filter(ReproduceRequest.of_folder, found)]))
 
 
+def read_all(out: Path) -> dict[str, dict[str, Stored]]:
+    """Read all runs, by folder and experiment.
+
+    A folder of readings also has the runs of optimizers that only some of its readings change, or none.
+    """
+    found: dict[str, dict[str, Stored]] = {}
+    for folder in folders(out):
+        request = ReproduceRequest.of_folder(folder)
+        assert request is not None
+        found[folder] = {name: read(out, folder, request.experiment(name)) for name in EXPERIMENTS}
+    return {folder: {name: _completed(out, found, one) for name, one in own.items()} for folder, own in found.items()}
+
+
+def _completed(out: Path, found: dict[str, dict[str, Stored]], own: Stored) -> Stored:
+    """Add the runs of optimizers that the readings of a folder do not all change, from the folder that has them."""
+    request, name = own.request, own.experiment.name
+    if not request.reading or not (out / own.folder / name).is_dir():
+        return own
+    contenders = dict(own.contenders)
+    for optimizer in own.experiment.settings:
+        other = replace(request, reading=effective(request.readings, optimizer)).folder
+        if optimizer not in contenders and other != own.folder and other in found:
+            borrowed = found[other][name].contenders.get(optimizer)
+            if borrowed is not None:
+                contenders[optimizer] = replace(borrowed, borrowed=other)
+    return replace(own, contenders={one: contenders[one] for one in own.experiment.settings if one in contenders})
+
+
 def read(out: Path, folder: str, experiment: Experiment) -> Stored:
     """Read the newest run of every optimizer, settings and seed, made by any version of the code.
 
-    Runs that have ended come before those that have not. If several of the paper's settings were run, the best of them
-    count. If a search was repeated, with other fixed settings or another choice, the newer one counts.
+    Runs that have ended come before those that have not. If several of the paper's settings were run, the chosen ones
+    count (`--choose-after`), and without a choice the best. If a search was repeated, with other fixed settings or
+    another choice, the newer one counts.
     """
     root = out / folder / experiment.name
     records, unreadable = _records(root)
@@ -132,20 +179,24 @@ def read(out: Path, folder: str, experiment: Experiment) -> Stored:
         groups = labels[spec["label"]] = labels.pop(spec["label"], {})  # the newest is the last of both
         groups[made] = groups.pop(made, {}) | {spec["seed"]: record}
     remark, untimed = _remarks(root)
+    chosen = choice.load(root)
     contenders: dict[str, ContenderRuns] = {}
     for optimizer in filter(found.__contains__, experiment.settings):
         newest = {label: list(groups.values())[-1] for label, groups in found[optimizer].items()}
         labels = {label: [runs[seed] for seed in sorted(runs)] for label, runs in newest.items()}
         if is_tuned(folder):
             labels = dict([labels.popitem()])
-        best = min(labels, key=lambda label, labels=labels: _place(experiment, labels[label]))
+        best = min(labels, key=lambda label, labels=labels: place(experiment, labels[label]))
+        best = chosen.labels[optimizer] if chosen and chosen.labels.get(optimizer) in labels else best
         timed = optimizer not in untimed
         trials = _trials(labels[best][0].spec["settings"], searches.get(best, []))
         tried = sum(any(run.status in ENDED for run in runs) for runs in labels.values())
+        tried = chosen.tried[optimizer] if chosen and chosen.labels.get(optimizer) == best else tried
         rest = tuple(ContenderRuns(optimizer, label, labels[label], 1, 0, timed) for label in labels if label != best)
         contenders[optimizer] = ContenderRuns(optimizer, best, labels[best], max(1, tried), trials, timed, rest)
     every = tuple(label for labels in found.values() for label in labels)
-    return Stored(experiment, folder, contenders, stored_text(root), tuple(unreadable), remark, every)
+    after = chosen.epochs if chosen else None
+    return Stored(experiment, folder, contenders, stored_text(root), tuple(unreadable), remark, every, after)
 
 
 def _trials(chosen: dict[str, Any], search: list[dict[str, Any]]) -> int:
@@ -184,7 +235,7 @@ def _records(root: Path) -> tuple[list[StoredRun], list[str]]:
     return records, unreadable
 
 
-def _place(experiment: Experiment, runs: list[StoredRun]) -> float:
+def place(experiment: Experiment, runs: list[StoredRun]) -> float:
     """Rank of some settings, less is better: by validation data if there is any, else by test data.
 
     The paper seems to have chosen its settings by test data.

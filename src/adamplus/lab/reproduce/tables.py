@@ -9,10 +9,9 @@ from .._present import settings as settings_text
 from ..data import SETS
 from ..optimizers import parse
 from ..report import StoredRun
-from .experiments import EXPERIMENTS, NAMES, Experiment
-from .request import ReproduceRequest
+from .experiments import EXPERIMENTS, NAMES, Experiment, text_of
 from .rules import standing
-from .stored_runs import ContenderRuns, Stored
+from .stored_runs import PAPER, ContenderRuns, Stored
 
 Everything = Mapping[str, Mapping[str, Stored]]
 """Stored runs by folder and experiment."""
@@ -29,13 +28,82 @@ def results(stored: Everything) -> str:
     lines = [["experiment", "runs", "epochs", "shown", *NAMES.values()]]
     for one in _by_experiment(stored):
         panel = one.experiment.panels["test"]
-        cells = []
-        for optimizer in NAMES:
-            contender = one.contenders.get(optimizer)
-            place = standing(contender, panel.column) if contender is not None else None
-            cells.append("–" if place is None else place.text())
-        lines.append([one.experiment.title, _marked(one), str(one.epochs), panel.title, *cells])
+        lines.append([one.experiment.title, _marked(one), str(one.epochs), panel.title, *_test_results(one)])
     return table(lines) if len(lines) > 1 else "No run has ended yet."
+
+
+def overview(stored: Everything) -> str:
+    """Table with one line for each experiment: the paper's claim, and Adam⁺ among the others by test metric."""
+    lines = [["experiment", "test metric", "the paper on Adam⁺", "word for word", "best reading", "tuned"]]
+    for name, experiment in EXPERIMENTS.items():
+        own = [experiments[name] for experiments in stored.values() if experiments[name].contenders]
+        kinds = {
+            "word for word": [one for one in own if one.folder == PAPER],
+            "best reading": [one for one in own if one.request.is_reading],
+            "tuned": [one for one in own if one.tuned],
+        }
+        if own:
+            best = (min(found, key=_place_among_most) if found else None for found in kinds.values())
+            cells = ["–" if one is None else _adam_plus(one, one.folder != PAPER) for one in best]
+            column = experiment.panels["test"].title.removeprefix("test ")
+            lines.append([experiment.title, column, experiment.claim or "–", *cells])
+    return table(lines) if len(lines) > 1 else ""
+
+
+def _place_among_most(one: Stored) -> tuple[bool, int, int]:
+    """A key by which the whole budget comes first, then the most optimizers, then the best place of Adam⁺."""
+    ranked = list(_ranked(one))
+    return one.request.shortened, -len(ranked), ranked.index("adam-plus") if "adam-plus" in ranked else len(ranked)
+
+
+def _adam_plus(one: Stored, named: bool) -> str:
+    """The result of Adam⁺, its place, and the best of the others."""
+    means = _ranked(one)
+    if "adam-plus" not in means:
+        return "–"
+    column, others = one.experiment.panels["test"].column, [name for name in means if name != "adam-plus"]
+    texts = [f"{_text(one, 'adam-plus', column)}, {_place_of_adam_plus(one)}"]
+    texts += [f"{NAMES[others[0]]} {_text(one, others[0], column)}"] if others else []
+    return "; ".join(texts) + (f" ({one.folder}, {one.epochs} epochs)" if named else "")
+
+
+def _text(one: Stored, name: str, column: str) -> str:
+    place = standing(one.contenders[name], column)
+    return "–" if place is None else place.text()
+
+
+def _ranked(one: Stored) -> dict[str, float]:
+    """Mean test metrics of the optimizers that have one, the best first."""
+    column = one.experiment.panels["test"].column
+    places = {name: standing(contender, column) for name, contender in one.contenders.items()}
+    means = {name: place.mean for name, place in places.items() if place is not None and place.mean is not None}
+    return dict(sorted(means.items(), key=lambda item: item[1], reverse=one.experiment.higher))
+
+
+def readings(stored: Everything) -> str:
+    """The same table for readings, with the place of Adam⁺ among those that have ended."""
+    lines = [["experiment", "runs", "epochs", "shown", *NAMES.values(), "place of Adam⁺"]]
+    for one in _by_experiment(stored):
+        panel = one.experiment.panels["test"]
+        cells = [one.experiment.title, _marked(one), str(one.epochs), panel.title, *_test_results(one)]
+        lines.append([*cells, _place_of_adam_plus(one)])
+    return table(lines)
+
+
+def _test_results(one: Stored) -> list[str]:
+    """Results of all optimizers; those with the runs of another folder have a dagger."""
+    cells = []
+    for optimizer in NAMES:
+        contender = one.contenders.get(optimizer)
+        place = standing(contender, one.experiment.panels["test"].column) if contender is not None else None
+        dagger = "†" if contender is not None and contender.borrowed else ""
+        cells.append("–" if place is None else place.text() + dagger)
+    return cells
+
+
+def _place_of_adam_plus(one: Stored) -> str:
+    ranked = list(_ranked(one))
+    return f"{ranked.index('adam-plus') + 1} of {len(ranked)}" if "adam-plus" in ranked else "–"
 
 
 def times(stored: Everything) -> str:
@@ -81,10 +149,12 @@ def groups(stored: Everything, out: Path) -> str:
     """List of the origins of the numbers, with one line for each experiment, protocol and budget."""
     lines = []
     for one in _groups(stored):
-        every = [each for best in one.contenders.values() for each in (best, *best.rest)]
+        every = [each for best in one.own.values() for each in (best, *best.rest)]
         runs = [run for contender in every for run in contender.runs]
         finished = sum(run.status == "finished" for run in runs)
         texts = [f"{finished} of {len(runs)} runs finished", _hardware(runs), _dates(runs), _versions(runs)]
+        if one.chosen_after is not None:
+            texts.append(f"settings chosen from the paper's grid by validation after {one.chosen_after} epochs")
         texts += [f"data: {one.data}", *(f"`{command}`" for command in _commands(one, out))]
         lines.append(f"- *{one.folder}*, {one.experiment.title}: {'; '.join(texts)}")
     lines += [f"- cannot be read: {folder}/{name}/{run}" for folder, name, run in _unreadable(stored)]
@@ -93,14 +163,12 @@ def groups(stored: Everything, out: Path) -> str:
 
 def _commands(stored: Stored, out: Path) -> list[str]:
     """Commands that repeat all stored runs of an experiment: one for each number of trials."""
-    request = ReproduceRequest.of_folder(stored.folder)
-    assert request is not None
-    runs = [run for one in stored.contenders.values() for run in one.runs]
+    runs = [run for one in stored.own.values() for run in one.runs]
     calls: dict[int, list[str]] = {}
-    for one in stored.contenders.values():
+    for one in stored.own.values():
         calls.setdefault(one.trials, []).append(one.optimizer)
     request = replace(
-        request,
+        stored.request,
         out=out,
         seeds=max(run.spec["seed"] for run in runs),
         device=str(runs[-1].spec["device"]).partition(":")[0],
@@ -123,7 +191,7 @@ def _requested(stored: Stored, name: str) -> list[str]:
     for label in stored.labels:
         optimizer, given = parse(label)
         if optimizer == name:
-            other = [f"{key}={value:g}" for key, value in given.items() if key in own and value != own[key]]
+            other = [f"{key}={text_of(value)}" for key, value in given.items() if key in own and value != own[key]]
             found.append(f"{name}:{';'.join(other)}" if other else name)
     return found
 
@@ -132,7 +200,7 @@ def settings(stored: Everything) -> str:
     """Table of the settings of each optimizer. Below the best, which count, are the others."""
     lines = [["runs", "experiment", "optimizer", "settings", "test metric", "seeds", "training time a run"]]
     for one in _groups(stored):
-        for optimizer, best in one.contenders.items():
+        for optimizer, best in one.own.items():
             of = best.trials if one.tuned else best.tried
             for contender in (best, *best.rest):
                 text = settings_text(contender.runs[0].spec["settings"])
@@ -167,11 +235,12 @@ def licensed(name: str) -> str:
 
 
 def _groups(stored: Everything) -> Iterator[Stored]:
-    return (one for experiments in stored.values() for one in experiments.values() if one.contenders)
+    return (one for experiments in stored.values() for one in experiments.values() if one.own)
 
 
 def _by_experiment(stored: Everything) -> list[Stored]:
-    return sorted(_groups(stored), key=lambda one: list(EXPERIMENTS).index(one.experiment.name))
+    found = [one for experiments in stored.values() for one in experiments.values() if one.contenders]
+    return sorted(found, key=lambda one: list(EXPERIMENTS).index(one.experiment.name))
 
 
 def _unreadable(stored: Everything) -> Iterator[tuple[str, str, str]]:
