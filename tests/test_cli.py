@@ -2,21 +2,28 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import typer
 from torch import nn
 from typer.testing import CliRunner
 
+import adamplus
 from adamplus.cli import app
+from adamplus.lab._present import ProgressLines
 from adamplus.lab.bench import measure, shapes
 from adamplus.lab.bench import run as commands
-from adamplus.lab.bench.contenders import CONTENDERS
+from adamplus.lab.bench.contenders import CONTENDERS, by_optimizer
 from adamplus.lab.bench.table import COLUMNS
+from adamplus.lab.optimizers import registry
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +88,7 @@ def test_bench_step_measures_every_optimizer_and_writes_every_column(tmp_path: P
 @pytest.mark.usefixtures("tiny")
 def test_bench_step_takes_16_bit_parameters_and_a_choice_of_optimizers(tmp_path: Path):
     file = tmp_path / "step.json"
-    chosen = ("--optimizer", "adamplus-foreach", "--optimizer", "sgd-foreach", "--dtype", "bfloat16")
+    chosen = ("--optimizer", "adam-plus-foreach", "--optimizer", "msgd-foreach", "--dtype", "bfloat16")
     printed = run("bench", "step", "--model", "tiny", "--rounds", 3, "--device", "cpu", *chosen, "--json", file)
     rows = json.loads(file.read_text())["models"][0]["rows"]
     assert [row["optimizer"] for row in rows] == ["Adam⁺ foreach", "momentum SGD foreach"]
@@ -93,7 +100,7 @@ def test_bench_step_takes_16_bit_parameters_and_a_choice_of_optimizers(tmp_path:
 @pytest.mark.usefixtures("tiny")
 def test_bench_step_measures_spectral_steps_on_a_cpu_if_they_are_named(tmp_path: Path):
     file = tmp_path / "step.json"
-    chosen = [word for key in ("spectralplus", "spectralplus-kept") for word in ("--optimizer", key)]
+    chosen = [word for key in ("spectral-plus", "spectral-plus-kept") for word in ("--optimizer", key)]
     run("bench", "step", "--model", "tiny", "--rounds", 3, "--device", "cpu", *chosen, "--json", file)
     (model,) = json.loads(file.read_text())["models"]
     assert [row["optimizer"] for row in model["rows"]] == ["SpectralPlus", "SpectralPlus, D kept"]
@@ -105,7 +112,7 @@ def test_bench_step_measures_spectral_steps_on_a_cpu_if_they_are_named(tmp_path:
 @pytest.mark.usefixtures("tiny")
 def test_bench_show_prints_the_same_table_from_the_file(tmp_path: Path):
     file = tmp_path / "step.json"
-    chosen = ("--optimizer", "adamplus-foreach", "--optimizer", "adam-fused", "--optimizer", "schedulefree")
+    chosen = ("--optimizer", "adam-plus-foreach", "--optimizer", "adam-fused", "--optimizer", "schedule-free-adamw")
     printed = run("bench", "step", "--model", "tiny", "--rounds", 3, "--device", "cpu", *chosen, "--json", file)
     assert run("bench", "show", file).strip() == printed.strip()
     assert run("bench", "show", file, "--markdown").startswith("| model | optimizer |")
@@ -129,7 +136,7 @@ def test_bench_scale_draws_and_writes(tmp_path: Path):
 def test_errors_for_bad_input_say_what_to_do(tmp_path: Path):
     step = ("bench", "step", "--device", "cpu")
     assert "unknown model 'alexnet': choose from resnet18, many-small" in refused(*step, "--model", "alexnet")
-    assert "unknown optimizer 'adam': choose from adamplus-fused" in refused(*step, "--optimizer", "adam")
+    assert "unknown optimizer 'adamplus': choose from adam-plus-fused" in refused(*step, "--optimizer", "adamplus")
     assert "unknown dtype 'float8': choose from float32, bfloat16" in refused(
         *step, "--model", "tiny", "--dtype", "float8"
     )
@@ -169,6 +176,81 @@ def test_a_step_report_has_no_figure(tmp_path: Path):
     assert "only reports of `bench scale` have a figure, and this one is of `bench step`" in refused(
         "bench", "show", file, "--figure", tmp_path / "step.png"
     )
+
+
+def commands_of(group: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """A command and all below it, with their names."""
+    yield name, group
+    for key, command in getattr(group, "commands", {}).items():
+        yield from commands_of(command, f"{name} {key}")
+
+
+def test_the_version_is_printed():
+    found = run("--version").split()
+    assert found[:4] == ["adamplus", f"{adamplus.__version__},", "torch", f"{torch.__version__},"]
+
+
+def test_examples_of_the_help_are_commands_with_known_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("step.json").touch()  # which one of them reads
+    root: Any = typer.main.get_command(app)
+    examples = 0
+    for name, command in commands_of(root, "adamplus"):
+        for line in (command.epilog or "").split("\n"):
+            if line.startswith("  "):
+                program, *words = shlex.split(line)
+                assert program == "adamplus", name
+                found = root
+                while hasattr(found, "commands"):
+                    found = found.commands[words.pop(0)]
+                found.make_context("adamplus", words)  # raises for an unknown option
+                examples += 1
+        assert command.help, name
+    assert examples >= 15
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        (["compare"], ["digits", "wikitext2-gpt", *registry.CONTENDERS]),
+        (["bench", "step"], ["resnet18", "gpt-1.3b", "adam-plus-foreach", "schedule-free-adamw"]),
+        (["reproduce"], ["cifar10", "growth", "--toy"]),
+        (["data", "download"], ["cifar10", "wikitext2"]),
+        (["theory", "table1"], ["storm", "double-well"]),
+    ],
+)
+def test_the_help_has_the_names_that_a_command_takes(command: list[str], names: list[str]):
+    text = "".join(run(*command, "--help").translate(str.maketrans("│", " ")).split())
+    assert all(name in text for name in names)
+
+
+def test_bench_calls_optimizers_as_comparisons_do():
+    ways = by_optimizer()
+    assert set(ways) <= set(registry.CONTENDERS)
+    assert ways["adam-plus"] == ["adam-plus-fused", "adam-plus-foreach", "adam-plus-plain"]
+    assert sorted(key for keys in ways.values() for key in keys) == sorted(CONTENDERS)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_bench_takes_the_name_of_an_optimizer_for_all_its_ways(tmp_path: Path):
+    file = tmp_path / "step.json"
+    few = ("--model", "tiny", "--rounds", 3, "--device", "cpu", "--json", file)
+    run("bench", "step", *few, "--optimizer", "msgd", "--optimizer", "muon")
+    (model,) = json.loads(file.read_text())["models"]
+    assert [row["optimizer"] for row in model["rows"]] == [
+        "momentum SGD fused",
+        "momentum SGD foreach",
+        "Muon + AdamW fused",
+    ]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_without_a_terminal_bench_prints_lines_of_progress_on_standard_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ProgressLines, "EVERY", 0.0)
+    few = ["bench", "step", "--model", "tiny", "--optimizer", "adam-fused", "--rounds", "3", "--device", "cpu"]
+    result = CliRunner().invoke(app, few)
+    assert re.search(r"tiny: 100 % measured, after \d", result.stderr)
+    assert "measured, after" not in result.stdout
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich", "matplotlib"])

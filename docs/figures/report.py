@@ -23,7 +23,7 @@ for (const section of [table, charts]) {
   const children = [...section.children];
   if (second) gone.push(...children.slice(children.indexOf(top(second))));
 }
-gone.push(document.querySelector('#legend'), document.querySelector('footer'));
+gone.push(...['#legend', 'footer', '.contents', '#results details'].map(one => document.querySelector(one)));
 for (const one of gone) one?.remove();
 const main = document.querySelector('main');
 main.style.padding = '1.5rem';

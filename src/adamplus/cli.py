@@ -19,16 +19,16 @@ except ModuleNotFoundError as _missing:
     ) from None
 
 app: typer.Typer = typer.Typer(
-    help="Measure Adam⁺ and compare it with other optimizers.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-app.command()(commands.compare)
-app.command()(commands.report)
-app.add_typer(commands.bench_app, name="bench")
+app.callback(epilog=commands.MAIN_EXAMPLES)(commands.main)
+app.command(epilog=commands.COMPARE_EXAMPLES)(commands.compare)
+app.command(epilog=commands.REPORT_EXAMPLES)(commands.report)
+app.command(epilog=commands.REPRODUCE_EXAMPLES)(commands.reproduce)
 app.add_typer(commands.data_app, name="data")
-app.command()(commands.reproduce)
+app.add_typer(commands.bench_app, name="bench")
 app.add_typer(commands.theory_app, name="theory")
 
 

@@ -8,9 +8,11 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,8 @@ from small_comparison import here, numbers, record, write_task
 from typer.testing import CliRunner
 
 from adamplus.cli import app
-from adamplus.lab._compare import comparison
+from adamplus.lab._compare import comparison, progress
 from adamplus.lab._compare import search as _search
-from adamplus.lab._compare.comparison import compare
 from adamplus.lab._compare.options import split_list
 from adamplus.lab._compare.plan import plan
 from adamplus.lab._compare.progress import Watch
@@ -50,9 +51,15 @@ def task(tmp_path: Path) -> str:
     return write_task(tmp_path / "plane.py")
 
 
+def compare(*arguments: Any, **options: Any) -> comparison.Outcome:
+    """A comparison that tunes nothing, unless it is requested."""
+    return comparison.compare(*arguments, **{"tune": 0, **options})
+
+
 def output(*arguments: object, status: int) -> str:
-    """The output of the command, on one line."""
+    """The output of the command, on one line; it tunes nothing, unless that is requested."""
     words = [str(a) for a in arguments]
+    words += [] if "--tune" in words else ["--tune", "0"]
     result = CliRunner().invoke(app, ["compare", *words], env={"COLUMNS": "400", "TERM": "dumb"})
     assert result.exit_code == status, result.output
     return " ".join(result.output.split())
@@ -221,6 +228,20 @@ def test_trials_are_repeatable_and_cover_each_range_evenly(kind: Any):
         assert [trial["lr"] for trial in tried] == [RANGES["lr"].at((i + 0.5) / 6) for i in range(6)]
     else:
         assert tried != _search.trials(RANGES, 6, kind, "another")
+
+
+@pytest.mark.parametrize("kind", ["random", "grid"])
+@pytest.mark.parametrize("task", ["digits", "pydoc", "tones"])
+def test_trials_of_a_single_setting_are_an_even_grid_at_the_same_fractions_for_all(task: str, kind: Any):
+    fractions = []
+    for name in ("adam-plus", "adam", "sgd"):
+        values = CONTENDERS[name].search["lr"]
+        tried = [trial["lr"] for trial in _search.trials({"lr": values}, 5, kind, task)]
+        gaps = [high / low for low, high in pairwise(tried)]
+        assert gaps == pytest.approx([(values.high / values.low) ** (1 / 5)] * 4, rel=0.01)  # three digits
+        fractions.append([math.log(lr / values.low) / math.log(values.high / values.low) for lr in tried])
+    assert all(each == pytest.approx(fractions[0], abs=1e-3) for each in fractions)
+    assert (fractions[0] == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9], abs=1e-3)) == (kind == "grid")
 
 
 def test_trials_do_not_depend_on_the_spelling_of_a_path_the_optimizer_or_a_comment(
@@ -511,8 +532,70 @@ def test_ctrl_c_prints_the_command_that_continues(tmp_path: Path, task: str, mon
     with monkeypatch.context() as patch:
         patch.setattr(Watch, "done", stopped_after_the_second)
         text = output(*options, status=130)
-    assert f"the same command continues from here: adamplus compare {task} --optimizers sgd" in text
+    assert re.search(
+        rf"the same command continues from here: \S*adamplus compare {re.escape(task)} --optimizers sgd", text
+    )
     assert "Final runs: 1 to train, 2 reused" in output(*options, status=0)
+
+
+def test_by_default_settings_are_searched_with_five_trials_each(tmp_path: Path, task: str):
+    assert comparison.compare([task], ["sgd", "adam:lr=0.1"], seeds=1, out=tmp_path).trained == 5 + 2
+
+
+def test_a_comparison_that_tunes_nothing_says_so_before_its_runs(tmp_path: Path, task: str):
+    options = ("--optimizers", "sgd,msgd,adam:lr=0.1", "--seeds", 1, "--out", tmp_path)
+    warning = "Nothing is tuned (--tune 0): sgd and msgd have the middle of the declared range"
+    assert warning in output(task, *options, status=0)
+    assert warning.partition(":")[0] not in output(task, *options, "--tune", 1, status=0)
+    options = ("--optimizers", "adam:lr=0.1", "--seeds", 1, "--out", tmp_path)
+    assert warning.partition(":")[0] not in output(task, *options, status=0)  # its settings are given
+
+
+def test_ctrl_c_names_the_training_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    task = write_task(tmp_path / "slow.py", "if epoch == 2: raise KeyboardInterrupt")
+    options = (task, "--optimizers", "sgd:lr=0.1", "--seeds", 2)
+    text = output(*options, "--out", tmp_path / "runs", status=130)
+    lost = r"Stopped. Training that is lost: \d\.\d s of slow · sgd:lr=0.1 · seed 1, which has no checkpoint yet. "
+    assert re.search(lost + "Everything else is stored: the same command continues from here: ", text)
+    monkeypatch.setattr(attempt, "train", partial(attempt.train, checkpoint_every=0.0))
+    text = output(*options, "--out", tmp_path / "saved", status=130)
+    assert re.search(r"lost: \d\.\d s of slow · sgd:lr=0.1 · seed 1, since its checkpoint. Everything else", text)
+
+
+def test_without_a_terminal_a_line_appears_at_least_every_minute(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.1)
+    store, text = Store(tmp_path), io.StringIO()
+    specs = [Spec(task, "", "sgd", "", "sgd", {"lr": 0.1}, seed=seed, epochs=4) for seed in (1, 2, 3)]
+    with Watch(Console(file=text, width=400), store, "Final runs", specs, {task: "loss"}) as watch:
+        store.run(specs[0]).begin({"spec": specs[0].to_json()})
+        watch.done(EndedRun(specs[0], failure="no data"))
+        store.run(specs[1]).begin({"spec": specs[1].to_json()})
+        store.run(specs[1]).append({"epoch": 1, "seconds": 8.0, "test_loss": 0.5})
+        deadline = time.monotonic() + 20
+        while "after" not in text.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.02)
+    line = text.getvalue().splitlines()[1]
+    assert re.fullmatch(r"\[1/3\] after \d+\.\d s, about \d+\.\d s left; plane · sgd · seed 2 \(epoch 1 of 4\)", line)
+    printed = text.getvalue()
+    time.sleep(0.3)
+    assert text.getvalue() == printed  # nothing more once the runs are over
+
+
+def test_what_to_run_next_runs_as_printed(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(comparison, "show", report_files.show)
+    monkeypatch.setattr(report_files, "_write_all", lambda root, *_: root / "report.html")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["compare", task, "--optimizers", "sgd", "--seeds", "1", "--tune", "0", "--out", "my runs"]
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "400"})
+    printed = [line.strip() for line in result.output.splitlines() if " compare " in line and "--seeds" in line]
+    assert len(printed) == 2
+    for line, trained in zip(printed, ("Search: 5 to train", "Final runs: 9 to train, 1 reused"), strict=True):
+        program, *words = shlex.split(line)
+        assert Path(program) == Path(sys.executable).parent / "adamplus"  # which a shell does not find
+        assert trained in CliRunner().invoke(app, words).output
 
 
 REFUSED = {

@@ -17,7 +17,7 @@ from adamplus.lab.errors import InputError
 
 def planned(task: str, processes: int = 1, **options: Any) -> Plan:
     """The plan of a comparison on one task, with one optimizer."""
-    return plan(Request([task], ["sgd"], **{"device": "cpu", **options}), processes)
+    return plan(Request([task], ["sgd"], **{"device": "cpu", "tune": 0, **options}), processes)
 
 
 # The message of each error, and the replacement in the small task that causes it.
@@ -47,7 +47,10 @@ WRONG = {
     "data() raised: FileNotFoundError: ": ("generator =", "open('no/such/file'); generator ="),
     "data() must return a dictionary of splits, got list": ('return {"train"', 'return [0]; {"train"'),
     "data() has no split 'test': it has 'train', 'validation', 'tset'": ('"test":', '"tset":'),
-    "data() has no split 'validation' (--tune chooses settings by it): it has": ('"validation":', '"val":'),
+    "data() has no split 'validation' (--tune chooses settings by it; --tune 0 chooses none): it has": (
+        '"validation":',
+        '"val":',
+    ),
     "the split 'train' must be two tensors, inputs and targets, got ['Tensor', 'list']": ("y[:64])", "['a'] * 64)"),
     "the split 'test' must be two tensors, inputs and targets, got Tensor": ("(x[80:], y[80:])", "x[80:]"),
     "the split 'train' must have as many inputs as targets, got shapes [64, 4] and [63, 1]": ("y[:64]", "y[:63]"),

@@ -307,6 +307,12 @@ def test_rows_that_ranks_cannot_share_are_left_out(rank: int):
 
 @pytest.mark.parametrize("name", ["running_loss", "test_loss", "validation_loss", "test_loss_hat", "train_loss_hat"])
 def test_any_loss_that_is_not_finite_is_a_divergence(name: str):
-    assert divergence({"epoch": 3, name: math.nan}) == f"{name} is nan in epoch 3"
-    assert divergence({"epoch": 3, name: math.inf}) == f"{name} is inf in epoch 3"
-    assert divergence({"epoch": 3, name: 1e30, "test_perplexity": math.inf}) is None
+    assert divergence({"epoch": 3, name: math.nan}, "accuracy") == f"{name} is nan in epoch 3"
+    assert divergence({"epoch": 3, name: math.inf}, "accuracy") == f"{name} is inf in epoch 3"
+    assert divergence({"epoch": 3, name: 1e30, "test_perplexity": math.inf}, "perplexity") is None
+
+
+@pytest.mark.parametrize("name", ["running_r2", "test_r2", "validation_r2_hat"])
+def test_nan_in_the_judged_metric_is_a_divergence(name: str):
+    assert divergence({"epoch": 3, name: math.nan}, "r2") == f"{name} is nan in epoch 3"
+    assert divergence({"epoch": 3, name: math.nan}, "accuracy") is None  # a ratio of nothing to nothing, perhaps

@@ -102,10 +102,10 @@ def test_peak_memory_does_not_count_released_memory():
 def test_foreach_adam_holds_temporaries_and_adam_plus_holds_none():
     model = model_of((1 << 16,), (1 << 16,))
     extra = {
-        key: compare.measure_alone(CONTENDERS[key], model, 3).extra for key in ("adam-foreach", "adamplus-foreach")
+        key: compare.measure_alone(CONTENDERS[key], model, 3).extra for key in ("adam-foreach", "adam-plus-foreach")
     }
     assert extra["adam-foreach"] >= 2 * (4 << 16)
-    assert extra["adamplus-foreach"] <= 4096  # norms and scalars
+    assert extra["adam-plus-foreach"] <= 4096  # norms and scalars
 
 
 def test_state_counts_tensors_of_all_optimizers():
@@ -172,18 +172,18 @@ def test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw():
 def test_spectral_plus_keeps_one_buffer_and_directions_if_it_is_asked_to():
     """Bytes of state: z in float32, directions of the hidden matrix in bfloat16, and a count and an offset each."""
     state = {}
-    for key in ("spectralplus", "spectralplus-kept", "spectralplus-sign"):
+    for key in ("spectral-plus", "spectral-plus-kept", "spectral-plus-sign"):
         model = nn.Sequential(nn.Linear(64, 64, bias=False), nn.Linear(64, 8))
         measure.give_gradients(list(model.parameters()))
         state[key] = compare.measure_alone(CONTENDERS[key], model, 3).state
-    assert state["spectralplus"] == state["spectralplus-sign"] == 4 * parameters(model) + 3 * 8
-    assert state["spectralplus-kept"] == state["spectralplus"] + 2 * 64 * 64
+    assert state["spectral-plus"] == state["spectral-plus-sign"] == 4 * parameters(model) + 3 * 8
+    assert state["spectral-plus-kept"] == state["spectral-plus"] + 2 * 64 * 64
 
 
 def test_optimizers_that_are_not_installed_are_absent_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "schedulefree", None)
     monkeypatch.delattr(torch.optim, "Muon")
-    chosen = [CONTENDERS[key] for key in ("adam-fused", "schedulefree", "muon")]
+    chosen = [CONTENDERS[key] for key in ("adam-fused", "schedule-free-adamw", "muon")]
     ticks: list[int] = []
     conditions = compare.Conditions(CPU, torch.float32, 3, 1e9)
     measured = compare.compare("x", listed([(3, 3)]), chosen, conditions, ticks.append)
@@ -257,7 +257,7 @@ def example() -> BenchReport:
     conditions = compare.Conditions(CPU, torch.float32, 3, 1e12)
     alone = compare.Alone(4000, 3 << 20, Times(0.05, [0.04, 0.06]), None)
     rows = [
-        compare.step_cost(CONTENDERS["adamplus-fused"], 1000, alone, Times(0.14, [0.1, 0.2]), 2.8e-5, conditions),
+        compare.step_cost(CONTENDERS["adam-plus-fused"], 1000, alone, Times(0.14, [0.1, 0.2]), 2.8e-5, conditions),
         compare.step_cost(
             CONTENDERS["muon"],
             1000,
@@ -347,7 +347,7 @@ def test_the_share_of_a_copy_is_bandwidth_over_bandwidth():
     alone = compare.Alone(0, 0, None, "why")
     conditions = compare.Conditions(CPU, torch.float32, 3, 100e9)
     row: StepCost = compare.step_cost(
-        CONTENDERS["sgd-fused"], 10**9, alone, Times(400.0, [400.0, 400.0]), 280.0, conditions
+        CONTENDERS["msgd-fused"], 10**9, alone, Times(400.0, [400.0, 400.0]), 280.0, conditions
     )
     assert (row.moved_bytes, row.gb_per_s, row.copy_share) == (20 * 10**9, 50.0, 0.5)
     assert row.over_floor == pytest.approx(400 / 280)

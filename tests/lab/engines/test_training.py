@@ -160,6 +160,35 @@ def test_a_run_that_diverges_ends_with_its_reason(tmp_path: Path):
     assert len(run.metrics()) == 1
 
 
+DROPPING = '''
+from blobs import Blobs
+
+
+class Dropping(Blobs):
+    """A task whose summary keeps neither the loss nor anything that shows it."""
+
+    metric = "score"
+
+    def summary(self, means):
+        return {"score": 1.0}
+'''
+
+
+def test_a_summary_without_the_loss_does_not_hide_a_divergence(tmp_path: Path):
+    task = tmp_path / "dropping.py"
+    task.write_text(DROPPING)
+    run = Run(tmp_path / "run")
+    train(spec("sgd", task=str(task), settings={"lr": 1e30}), run)
+    assert (run.end() or {})["status"] == "diverged"
+    assert len(run.metrics()) == 1
+    kept = Run(tmp_path / "kept")
+    train(spec("sgd", task=str(task), epochs=1), kept)
+    (line,) = kept.metrics()
+    assert (kept.end() or {})["status"] == "finished"
+    assert line["test_score"] == 1.0
+    assert line["test_loss"] > 0
+
+
 class Broken(Blobs):
     def augment(self, x: Tensor) -> Tensor:
         raise RuntimeError("no such images")

@@ -1,6 +1,8 @@
 """The report's page in a real browser, with networking off."""
 
+import itertools
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -164,6 +166,89 @@ def test_controls_change_the_curves(opened: Callable[..., Any], tmp_path: Path):
     click(browser, 'input[value="log"]')
     assert browser.execute_script("return document.querySelector('#curves .chart').layout.yaxis.type") == "log"
     assert messages(browser) == []
+
+
+def long_runs(root: Path) -> None:
+    """Two tasks of ten epochs, in which three contenders end within a tenth of what they rise by at first."""
+    for task in ("digits", "tones"):
+        for label, end in (("adam", 0.95), ("msgd", 0.951), ("a-contender-with-a-very-long-name", 0.9)):
+            add_run(root, label, [0.1, *(end - 0.3 / i**2 for i in range(1, 9)), end], task=task)
+
+
+def test_curves_show_the_end_of_training_unless_all_of_it_is_chosen(opened: Callable[..., Any], tmp_path: Path):
+    long_runs(tmp_path)
+    browser = opened()
+    shown = "return document.querySelector('#curves .chart').layout.yaxis.range"
+    low, high = browser.execute_script(shown)
+    assert 0.8 < low < 0.9 < 0.951 < high < 0.97
+    click(browser, 'input[value="all"]')
+    low, high = browser.execute_script(shown)
+    assert low < 0.1
+    assert high > 0.951
+    click(browser, 'input[value="log"]')
+    low, high = browser.execute_script(shown)
+    assert low < -1 < math.log10(0.951) < high  # powers of ten
+    assert messages(browser) == []
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_lines_have_their_names_at_their_ends_and_names_do_not_overlap(
+    opened: Callable[..., Any], tmp_path: Path, width: int
+):
+    long_runs(tmp_path)
+    browser = opened(width=width)
+    boxes = browser.execute_script(
+        """
+        return [...document.querySelectorAll("#curves .task:nth-of-type(2) .annotation-text")].map((text) => {
+          const box = text.getBoundingClientRect();
+          const room = text.closest(".chart").getBoundingClientRect().right - box.right;
+          return [text.textContent, room, box.top, box.bottom];
+        })
+        """
+    )
+    names = {text for text, *_ in boxes}
+    assert names >= {"adam", "msgd"}
+    assert any(name.startswith("a-con") and name.endswith("-name") and "…" in name for name in names)
+    assert all(room >= 0 for _, room, _, _ in boxes)
+    places = sorted((top, bottom) for *_, top, bottom in boxes)
+    assert all(bottom <= top + 1 for (_, bottom), (top, _) in itertools.pairwise(places))
+
+
+def test_controls_of_curves_and_the_chart_of_memory_are_there_once_for_all_tasks(
+    opened: Callable[..., Any], tmp_path: Path
+):
+    long_runs(tmp_path)
+    browser = opened()
+    assert len(browser.find_elements("css selector", 'input[value="validation"]')) == 1
+    click(browser, 'input[value="validation"]')
+    titles = browser.find_elements("css selector", "#curves .ytitle")
+    assert [title.text for title in titles] == ["validation accuracy"] * 2
+    titles = browser.find_elements("css selector", "#costs .xtitle")
+    assert [title.text for title in titles] == ["steps per second", "steps per second", "state bytes per parameter"]
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_no_heading_that_the_contents_lead_to_is_under_the_legend(
+    opened: Callable[..., Any], tmp_path: Path, width: int
+):
+    long_runs(tmp_path)
+    browser = opened(width=width)
+    links = browser.find_elements("css selector", ".contents a")
+    shown = [link.get_attribute("href").partition("#")[2] for link in links if link.is_displayed()]
+    assert {"results", "results-1", "results-2", "curves", "costs", "names", "method", "runs", "rerun"} == set(shown)
+    for name in shown:
+        browser.execute_script("location.hash = arguments[0]", name)
+        hidden = browser.execute_script(
+            """
+            const place = document.getElementById(arguments[0]);
+            const heading = place.matches("section") ? place.querySelector("h2") : place;
+            const legend = document.getElementById("legend").getBoundingClientRect();
+            const box = heading.getBoundingClientRect();
+            return box.top < 0 || (legend.top <= 0 && legend.bottom > box.top + 16) || box.top > innerHeight;
+            """,
+            name,
+        )
+        assert not hidden, name
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -20,11 +20,14 @@ from adamplus.cli import app
 from adamplus.lab._present.plot import new_figure
 from adamplus.lab._store.files import write_json
 from adamplus.lab.errors import InputError
+from adamplus.lab.optimizers import CONTENDERS
 from adamplus.lab.report import figures as _figures
 from adamplus.lab.report import print_report, read, report, rows, show, write
 from adamplus.lab.report.answers import answer
+from adamplus.lab.report.descriptions import DESCRIPTIONS
 from adamplus.lab.report.figures import draw_learning_rates
 from adamplus.lab.report.formats import to_latex, to_markdown
+from adamplus.lab.report.page import page
 from adamplus.lab.report.rows import cells
 
 
@@ -38,6 +41,12 @@ def answer_of(root: Path) -> str:
     results = read(root)
     (task,) = results.tasks
     return answer(task, rows(results, task))
+
+
+def page_of(root: Path) -> str:
+    """The HTML of the page, without figures and files."""
+    results = read(root)
+    return page(results, [rows(results, task) for task in results.tasks])
 
 
 def csv_of(root: Path) -> list[dict[str, str]]:
@@ -56,7 +65,7 @@ def test_rows_have_the_statistics_of_the_runs(tmp_path: Path):
     assert (best.score.n, best.score.mean) == (3, pytest.approx(0.9))
     assert best.score.error == pytest.approx(0.01 / math.sqrt(3))
     assert best.loss.mean == pytest.approx(1.1)
-    assert (best.steps_per_second, best.state_per_parameter) == (5.0, 4.0)
+    assert (best.speed.mean, best.state_per_parameter) == (5.0, 4.0)
     assert table["sgd"].state_per_parameter == 0
     # adam has two runs, 0.70 and 0.71: 0.705 ± 12.7 · 0.005 does not reach 0.9; a third was lost, and may be below 0.6
     assert [row.rank for row in table.values()] == [(1, 1), (2, 3), (2, 3)]
@@ -79,12 +88,12 @@ def test_time_to_target_ends_with_the_first_epoch_that_reaches_it(tmp_path: Path
     add_run(tmp_path, "sgd", [0.1, 0.1, 0.1], seed=2, about=about)
     add_run(tmp_path, "msgd", [0.1, 0.1, 0.1], seed=1, about=about)
     table = table_of(tmp_path)
-    assert [cells(table[label])[6] for label in ("adam", "sgd", "msgd")] == ["3.00 s", "2.00 s (1 of 2)", "0 of 1"]
+    assert [cells(table[label])[6] for label in ("adam", "sgd", "msgd")] == ["3.0 ± 1.0 s", "2.00 s (1 of 2)", "0 of 1"]
 
 
 def test_targets_of_metrics_that_should_be_low_are_reached_from_above(tmp_path: Path):
     add_run(tmp_path, "adam", [90.0, 50.0], about={"metric": "perplexity", "better": "lower", "target": 60.0})
-    assert table_of(tmp_path)["adam"].target_seconds == 4.0
+    assert table_of(tmp_path)["adam"].reached.mean == 4.0
 
 
 def test_tables_are_written_as_csv_markdown_and_latex(tmp_path: Path):
@@ -120,8 +129,55 @@ def test_a_metric_that_is_the_loss_has_one_column(tmp_path: Path):
 def test_the_answer_names_the_leader_if_intervals_do_not_overlap(tmp_path: Path):
     three_contenders(tmp_path)
     assert answer_of(tmp_path) == (
-        "adam-plus leads with a test accuracy of 0.9000 ± 0.0058 (n = 3). 1 of 3 runs of adam diverged."
+        "adam-plus leads with a test accuracy of 0.9000 ± 0.0058 (n = 3). 1 of 3 runs of adam diverged. "
+        "Trials of the search that diverged: 1 of 4 each of adam-plus, adam and sgd."
     )
+
+
+def few_seeds(root: Path, third: float) -> None:
+    """Three runs each of adam and adam-plus; adam's are ahead, but for one that may be far from the others."""
+    for seed, value in enumerate((0.89, 0.88, third)):
+        add_run(root, "adam", [value], seed=seed)
+        add_run(root, "adam-plus", [0.16 + 0.001 * seed], seed=seed)
+
+
+def test_the_answer_says_that_every_run_is_ahead_if_intervals_are_too_wide_to_show_it(tmp_path: Path):
+    few_seeds(tmp_path, third=0.29)
+    assert [row.rank for row in table_of(tmp_path).values()] == [(1, 2), (1, 2)]
+    assert answer_of(tmp_path) == (
+        "Every run of adam is ahead of every run of adam-plus, with a test accuracy of 0.69 ± 0.20 (n = 3); "
+        "3 seeds are too few for an interval to show it."
+    )
+    for seed, value in enumerate((0.7, 0.68, 0.6)):
+        add_run(tmp_path, "sgd", [value], seed=seed)  # better than adam's third
+    assert answer_of(tmp_path).endswith(
+        "its interval overlaps with that of sgd; every run of adam is ahead of every run of adam-plus, "
+        "but 3 seeds are too few for an interval to show it."
+    )
+
+
+@pytest.mark.parametrize("third", [0.16, math.nan])
+def test_one_run_that_is_not_ahead_is_enough_for_no_clear_leader(third: float, tmp_path: Path):
+    few_seeds(tmp_path, third)
+    assert "Every run" not in answer_of(tmp_path)
+
+
+def test_a_lost_run_is_behind_so_not_every_run_is_ahead(tmp_path: Path):
+    few_seeds(tmp_path, third=0.29)
+    add_run(tmp_path, "adam", [0.9], seed=7, status="diverged")
+    assert answer_of(tmp_path).startswith("No clear leader: adam")
+    assert "very run of adam is ahead" not in answer_of(tmp_path)
+
+
+def test_a_comparison_that_tuned_nothing_says_so_on_the_page_and_on_the_terminal(tmp_path: Path):
+    add_run(tmp_path, "adam", [0.5])
+    ranges = {"adam": {"lr": "log-uniform, 0.0002 to 0.06"}}
+    add_comparison(tmp_path, ["adam"], tune=0, search={}, ranges=ranges)
+    warning = "Nothing was tuned: adam has the middle of the declared range"
+    assert f'<p class="warning">{warning}' in page_of(tmp_path)
+    assert any(line.startswith(warning) for line in printed(tmp_path, 400))
+    add_comparison(tmp_path, ["adam"], tune=0, search={}, ranges={"adam": {}})  # its settings were given
+    assert warning not in page_of(tmp_path)
 
 
 def test_there_is_no_clear_leader_if_intervals_overlap(tmp_path: Path):
@@ -152,7 +208,7 @@ def test_a_contender_whose_runs_all_diverged_is_named_and_last(tmp_path: Path):
     assert list(table_of(tmp_path)) == ["adam", "sgd"]
     assert cells(table_of(tmp_path)["sgd"])[:5] == ["–", "sgd", "–", "0", "2 diverged"]
     assert answer_of(tmp_path).endswith("Every run of sgd diverged.")
-    assert "loss is nan in epoch 1" in report(tmp_path).read_text()
+    assert "loss is nan in epoch 1" in page_of(tmp_path)
 
 
 def test_an_interrupted_search_gives_no_answer_yet(tmp_path: Path):
@@ -190,7 +246,7 @@ def test_a_report_needs_no_comparison_file(tmp_path: Path):
     three_contenders(tmp_path)
     (tmp_path / "comparison.json").unlink()
     assert sorted(table_of(tmp_path)) == ["adam", "adam-plus", "sgd"]
-    assert "The folder has no comparison.json" in report(tmp_path).read_text()
+    assert "The folder has no comparison.json" in page_of(tmp_path)
 
 
 def test_a_run_without_optional_fields_is_reported(tmp_path: Path):
@@ -207,8 +263,8 @@ def test_infinite_metrics_are_left_out_of_charts(tmp_path: Path):
     for seed in (1, 2):
         add_run(tmp_path, "adam", [math.inf, math.inf], seed=seed, about={"metric": "perplexity", "better": "lower"})
     assert cells(table_of(tmp_path)["adam"])[2] == "∞"
-    page = report(tmp_path).read_text()
-    embedded_data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    text = report(tmp_path).read_text()
+    embedded_data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
     assert embedded_data is not None
     json.loads(embedded_data[1], parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
@@ -224,16 +280,16 @@ def test_runs_of_an_earlier_comparison_are_not_counted(tmp_path: Path):
     table = table_of(tmp_path)
     assert list(table) == ["adam"]
     assert (table["adam"].score.n, table["adam"].score.mean) == (1, 0.9)
-    assert report(tmp_path).read_text().count("from an earlier comparison: not counted") == 5
+    assert page_of(tmp_path).count("from an earlier comparison: not counted") == 5
 
 
 def test_a_run_that_cannot_be_read_is_named_and_the_others_are_reported(tmp_path: Path):
     add_run(tmp_path, "adam", [0.5])
     broken = add_run(tmp_path, "sgd", [0.5])
     (broken.folder / "end.json").write_text("{")
-    page = report(tmp_path).read_text()
-    assert broken.folder.relative_to(tmp_path).as_posix() in page
-    assert "1 run folder could not be read" in page
+    text = page_of(tmp_path)
+    assert broken.folder.relative_to(tmp_path).as_posix() in text
+    assert "1 run folder could not be read" in text
 
 
 def test_a_folder_with_runs_of_another_comparison_alone_is_refused(tmp_path: Path):
@@ -246,7 +302,7 @@ def test_a_folder_with_runs_of_another_comparison_alone_is_refused(tmp_path: Pat
 def test_tasks_without_runs_are_named(tmp_path: Path):
     add_run(tmp_path, "adam", [0.5])
     add_comparison(tmp_path, ["adam"], tasks=["digits", "tones"])
-    assert "There are no runs of tones yet." in report(tmp_path).read_text()
+    assert "There are no runs of tones yet." in page_of(tmp_path)
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path):
@@ -279,7 +335,7 @@ def test_the_page_refers_to_no_other_file_or_address(tmp_path: Path):
     own = re.sub(
         r"<script>.*?</script>", "", text, flags=re.DOTALL
     )  # Plotly's source contains addresses that it never requests
-    assert not re.search(r"https?://|<link|\bsrc=|\bhref=|@import|url\(", own)
+    assert not re.search(r'https?://|<link|\bsrc=|\bhref=(?!"#)|@import|url\(', own)
     assert "default-src 'none'" in text
 
 
@@ -287,9 +343,9 @@ def test_html_in_names_is_escaped(tmp_path: Path):
     evil = "</script><img src=x onerror=alert(1)>"
     add_run(tmp_path, f"adam:{evil}", [0.5, 0.6], task=evil, about={"description": evil, "metric": "a<b"}, reason=evil)
     add_comparison(tmp_path, [f"adam:{evil}"], tasks=[evil], command=evil)
-    page = report(tmp_path).read_text()
-    assert "<img" not in re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
-    assert "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;" in page
+    text = report(tmp_path).read_text()
+    assert "<img" not in re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    assert "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;" in text
     assert all(path.resolve().is_relative_to(tmp_path) for path in (tmp_path / "figures").iterdir())
 
 
@@ -381,12 +437,63 @@ def test_the_end_of_a_comparison_shows_the_table_the_page_and_what_to_try_next(
         (75, "optimizer test accuracy n steps/s state, B/param settings"),
         (40, "optimizer test accuracy n"),
     ):
-        title, heading, _, row, report_line, next_line, *steps = printed(tmp_path, width)
+        title, heading, _, row, found, report_line, next_line, *steps = printed(tmp_path, width)
         assert (title, heading) == ("[red]plane", headings)  # other columns would be dashes alone
         assert row.startswith("[b]sgd 0.9000 ± 0 2")
-        assert (report_line, next_line) == (f"Report: {tmp_path}/report.html", "What next:")
+        assert found == "[b]sgd alone has finished, with a test accuracy of 0.9000 ± 0 (n = 2)."
+        assert (report_line, next_line) == (f"Report: {tmp_path}/report.html (open it in a browser)", "What next:")
         assert len(steps) == 3
     assert "What next:" not in printed(tmp_path, 200, alone=False)  # one comparison of several, as in a reproduction
+
+
+def test_the_next_steps_are_commands_that_fit_the_comparison():
+    command = "adamplus compare digits 'my task.py' --optimizers adam --seeds 3 --tune 0 --out runs"
+    seeds, bench = "Narrower intervals; the runs that are there are kept", "What a step costs in time and memory"
+    found = write.next_steps({"command": command, "seeds": [1, 2, 3], "tune": 0})
+    assert found == [
+        (command.replace("--tune 0", "--tune 5"), "A search of the settings that nothing chose"),
+        (command.replace("--seeds 3", "--seeds 10"), seeds),
+        ("adamplus bench step", bench),
+    ]
+    many = {"command": command.replace("--tune 0", "--tune 8"), "seeds": list(range(1, 11)), "tune": 8}
+    assert write.next_steps(many) == [("adamplus bench step", bench)]
+    assert write.next_steps({}) == [("adamplus bench step", bench)]
+
+
+def test_every_run_has_its_result_in_the_table_of_runs(tmp_path: Path):
+    add_run(tmp_path, "adam", [0.5, 0.7])
+    add_run(tmp_path, "adam", [0.5, 0.6], phase="search", seed=0, trial=1)
+    add_run(tmp_path, "sgd", [], epochs=2, status="failed", reason="no data")
+    text = page_of(tmp_path)
+    assert "<td>test accuracy 0.7000</td>" in text
+    assert "<td>validation accuracy 0.6000</td>" in text
+
+
+def test_the_page_explains_each_optimizer_and_both_points(tmp_path: Path):
+    three_contenders(tmp_path)
+    text = page_of(tmp_path)
+    for words in (
+        "Adam⁺ (Liu,",
+        "Adam (Kingma",
+        "stochastic gradient descent",
+        "the weights to deploy",
+        "the other point",
+    ):
+        assert words in text
+    assert set(CONTENDERS) == set(DESCRIPTIONS)
+    own = tmp_path / "own"
+    add_run(own, "sign.py:lr=1", [0.5])
+    text = page_of(own)
+    assert "defined in sign.py" in text
+    assert "the other point" not in text  # no optimizer has two points
+
+
+def test_single_runs_are_dots_in_the_picture_of_an_interval(tmp_path: Path):
+    three_contenders(tmp_path)
+    text = page_of(tmp_path)
+    pictures = re.findall(r'<svg viewBox="0 0 120 16" class="interval".*?</svg>', text)
+    assert [picture.count("<circle") for picture in pictures] == [3, 2, 3]  # adam lost a run
+    assert "Runs: 0.8900, 0.9000, 0.9100. Interval: " in pictures[0]
 
 
 def printed(root: Path, width: int, alone: bool = True) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.report.test_report import answer_of, csv_of, table_of
+from lab.report.test_report import answer_of, csv_of, page_of, table_of
 from lab.stores import add_comparison, add_run
 
 from adamplus.lab._present.statistics import sensitivity
@@ -16,17 +16,10 @@ from adamplus.lab._store.files import write_json
 from adamplus.lab._store.store import Run
 from adamplus.lab.errors import InputError
 from adamplus.lab.report import read, report
-from adamplus.lab.report.page import page
 from adamplus.lab.report.rows import cells
 
 GOOD_LR = 9
 """Index of the column."""
-
-
-def page_of(root: Path) -> str:
-    """The HTML of the page."""
-    results = read(root)
-    return page(results, [list(table_of(root).values())])
 
 
 def good_lr_of(root: Path, label: str) -> str:

@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from stores import add_run
 
-from adamplus.lab._present import COLOURS
+from adamplus.lab._present.colours import KNOWN
 from adamplus.lab.reproduce import EXPERIMENTS
 from adamplus.lab.reproduce import figures as _figures
 from adamplus.lab.reproduce.experiments import NAMES
@@ -63,10 +63,10 @@ def test_training_and_test_have_one_panel_each(name: str, drawn: dict[str, Figur
 
 def test_the_colour_of_an_optimizer_does_not_depend_on_the_others(drawn: dict[str, Figure], tmp_path: Path):
     draw(tmp_path / "one", "cifar10")
-    assert colours(drawn["paper-cifar10"].axes[0]) == list(COLOURS[:6])
+    assert colours(drawn["paper-cifar10"].axes[0]) == [KNOWN[name][0] for name in NAMES]
     draw(tmp_path / "other", "cifar10", ["adam", "msgd"])
-    assert colours(drawn["paper-cifar10"].axes[0]) == [COLOURS[3], COLOURS[5]]
-    assert colours(drawn["paper-growth"].axes[0]) == [COLOURS[0]]
+    assert colours(drawn["paper-cifar10"].axes[0]) == [KNOWN["msgd"][0], KNOWN["adam"][0]]
+    assert colours(drawn["paper-growth"].axes[0]) == [KNOWN["adam-plus"][0]]
 
 
 def test_growth_shows_both_image_models_and_a_mark_only_if_it_flattens(drawn: dict[str, Figure], tmp_path: Path):

@@ -84,7 +84,9 @@ class TestSettings:
             if applies((reading,), name):
                 experiment = under(EXPERIMENTS[name], (reading,))
                 every = [label for own in labels(name, reading).values() for label in own]
-                planned = plan(Request([experiment.task("paper")], every, seeds=1, epochs=1, device="cpu", out=data))
+                planned = plan(
+                    Request([experiment.task("paper")], every, seeds=1, epochs=1, tune=0, device="cpu", out=data)
+                )
                 assert [one.name for one in planned.contenders] == list(NAMES)
 
     @pytest.mark.parametrize("name", EXPERIMENTS)

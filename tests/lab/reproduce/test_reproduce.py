@@ -69,6 +69,33 @@ class TestCommand:
         # a store without validation data is reported like any other
         assert report(out / "paper-1-epochs" / "cifar10").exists()
 
+    def test_a_toy_checks_data_and_training_and_makes_no_claims(self, data: Path, tmp_path: Path):
+        write_all(data, licensed=False)
+        out = tmp_path / "out"
+        words = ("all", "--toy", "--data", data, "--out", out, "--optimizers", "adam-plus,adam")
+        output = run_command(*words)
+        assert trained(output) == [2] * 4
+        assert "The set-up works for cifar10, cifar100, wikitext2 and an4: data, training, figures and page." in output
+        assert not (out / "claims.md").exists()
+        for name in ("cifar10", "cifar100", "wikitext2", "an4"):
+            folder = out / "toy" / name
+            assert record(folder)["command"].startswith(
+                f"adamplus reproduce {name} --data DIR --out out --protocol pap"
+            )
+            for run in Store(folder).runs():
+                assert run.settings()["parameters"] < 30_000
+                assert (run.end() or {})["status"] == "finished"
+                assert len(run.metrics()) == 2
+        assert trained(run_command(*words)) == [0] * 4
+        assert folders(out) == ["paper"]  # a page of claims leaves toys out
+
+    def test_a_toy_whose_data_is_damaged_does_not_say_that_the_set_up_works(self, data: Path, tmp_path: Path):
+        write_all(data)
+        next(data.rglob("train.bin")).write_bytes(b"no images")
+        few = ("--optimizers", "adam", "--data", data, "--out", tmp_path / "out")
+        output = run_command("cifar100", "cifar10", "--toy", *few, status=1)
+        assert "The set-up works" not in output
+
     def test_missing_licensed_data_is_reported_and_the_other_experiments_run(self, data: Path, tmp_path: Path):
         write_all(data, licensed=False)
         out = tmp_path / "out"
@@ -308,6 +335,8 @@ class TestCommand:
                 "--tune must be at least 1 with --protocol tuned, got 0",
             ),
             (("cifar10", "--tune", "-1"), "--tune must be at least 0, got -1"),
+            (("cifar10", "--toy", "--quick"), "--toy is a check with two epochs: leave out"),
+            (("--toy",), "--toy needs experiments to check"),
             (("cifar10", "--workers", "0"), "--workers must be at least 1, got 0"),
         ],
     )

@@ -8,14 +8,14 @@ from typing import Any
 from rich.console import Console
 
 from .. import engines
-from .._present import console, say
+from .._present import as_typed, console, listed, say
 from .._store import CorruptError, Spec, Store
 from ..engines import EndedRun, Execute, torchrun
 from ..report import show
 from . import search as _search
 from .options import takes
 from .plan import Plan, PlannedContender, plan
-from .progress import Watch, name
+from .progress import Stopped, Watch, name
 from .record import Record
 from .request import Request
 from .reuse import Reuse
@@ -71,15 +71,23 @@ def _lead(request: Request) -> Outcome:
     command = request.rerun or planned.request.command()
     store, output = Store(request.out), console()
     reuse = Reuse(store, output, planned)
+    if labels := planned.untuned:
+        say(
+            output,
+            f"Nothing is tuned (--tune 0): {listed(labels)} {'have' if len(labels) > 1 else 'has'} the middle of the "
+            "declared range, which may be far from a good setting. --tune 5 searches.",
+        )
     with store.lock():
         try:
             with start(request.out, request.workers) as execute:
                 record = Record(request.out, planned, command, reuse)
                 outcome = _Comparison(planned, store, execute, output, reuse, record).complete()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             # A command in `rerun` may leave out paths that the user has given, so it is not printed.
-            again = "" if request.rerun else f":\n  {command}"
-            say(output, f"Stopped. Nothing is lost: the same command continues from here{again}")
+            again = "." if request.rerun else f":\n  {as_typed(command)}"
+            lost = error.lost if isinstance(error, Stopped) else []
+            what = f"Training that is lost: {listed(lost)}. Everything else is stored" if lost else "Nothing is lost"
+            say(output, f"Stopped. {what}: the same command continues from here{again}")
             raise
         show(request.out, output, alone=request.rerun is None)
         _report_failures(outcome, output)
@@ -132,6 +140,8 @@ class _Comparison:
 
             try:
                 self.execute(todo, done)
+            except KeyboardInterrupt:
+                raise Stopped(watch.unsaved()) from None
             finally:
                 self.record.write()
         self.outcome.trained += len(todo)

@@ -55,6 +55,11 @@ class Plan:
     processes: int
     """The number of processes that train each run together."""
 
+    @property
+    def untuned(self) -> list[str]:
+        """Labels of contenders whose settings would be searched, but for `--tune 0`."""
+        return [] if self.request.tune else [each.label for each in self.contenders if each.ranges]
+
     def trials(self, task: str, contender: PlannedContender) -> list[Spec]:
         """The runs that settings are chosen by."""
         request: Any = self.request  # its search is a Kind, which `check` has made sure of

@@ -1,5 +1,6 @@
 """Progress of runs: a live display on a terminal, and plain lines elsewhere."""
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,11 +14,21 @@ from rich.table import Table
 from rich.text import Text
 
 from .._present import duration, say
-from .._store import METRICS, SETTINGS, CorruptError, Run, Spec, Store
+from .._store import CHECKPOINT, END, METRICS, SETTINGS, CorruptError, Run, Spec, Store
 from ..engines import EndedRun
 
 REFRESHES = 2
 """Refreshes per second. Each reads the files of the runs in progress: workers report in no other way."""
+LINE_EVERY = 60.0
+"""The most seconds without a line of output if it is not a terminal."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C during runs, with the training that is lost: what is newer than the last checkpoint of each run."""
+
+    def __init__(self, lost: list[str]) -> None:
+        super().__init__()
+        self.lost = lost
 
 
 class Watch:
@@ -29,7 +40,8 @@ class Watch:
         self.console, self.store, self.metrics = console, store, metrics
         self.pending = {spec.key(): spec for spec in specs}
         self.ended: list[EndedRun] = []
-        self.began = time.time()
+        self.began = self.printed = time.time()
+        self.over = threading.Event()
         bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"))
         self.bar = Progress(*bar, TimeElapsedColumn(), TextColumn("·"), TimeRemainingColumn(), TextColumn("left"))
         self.overall = self.bar.add_task(title, total=len(specs))
@@ -40,9 +52,12 @@ class Watch:
     def __enter__(self) -> "Watch":
         if self.console.is_terminal:
             self.live.start()
+        else:
+            threading.Thread(target=self._print_lines, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.over.set()
         if self.console.is_terminal:
             self.live.stop()
 
@@ -57,7 +72,38 @@ class Watch:
         status, text = _ending(run, ended, self.metrics[ended.spec.task])
         if not self.console.is_terminal or status == "failed":
             number = f"[{len(self.ended)}/{len(self.ended) + len(self.pending)}]"
+            self.printed = time.time()
             say(self.console, f"{number} {ended.spec.task} · {ended.spec.label} · {name(ended.spec)} · {text}")
+
+    def unsaved(self) -> list[str]:
+        """The training that a stop at this moment loses, for each run in progress."""
+        now, lost = time.time(), []
+        for spec in self.pending.values():
+            run = self.store.run(spec)
+            if self._seen(spec) is None or (run.folder / END).exists():
+                continue
+            saved = _modified(run.folder / CHECKPOINT)
+            since = max(self.began, saved or _modified(run.folder / SETTINGS) or self.began)
+            why = "which has no checkpoint yet" if saved is None else "since its checkpoint"
+            lost.append(f"{duration(now - since, rough=True)} of {_whose(spec)}, {why}")
+        return lost
+
+    def _print_lines(self) -> None:
+        """Print a line whenever there was none for a while, until the runs are over."""
+        while not self.over.wait(max(0.05, self.printed + LINE_EVERY - time.time())):
+            if time.time() >= self.printed + LINE_EVERY:
+                self.printed = time.time()
+                say(self.console, self.status())
+
+    def status(self) -> str:
+        """One line about the progress: how many runs have ended, which are in progress, and how long it takes."""
+        ended, total = len(self.ended), len(self.ended) + len(self.pending)
+        rows = [(spec, lines) for spec in list(self.pending.values()) if (lines := self._seen(spec)) is not None]
+        running = [f"{_whose(spec)} (epoch {len(lines)} of {spec.epochs})" for spec, lines in rows]
+        spent = time.time() - self.began
+        parts = [f"[{ended}/{total}] after {duration(spent, rough=True)}"]
+        parts += [f"about {duration(spent / ended * (total - ended), rough=True)} left"] if ended else []
+        return "; ".join([", ".join(parts), *running])
 
     def _display(self) -> Group:
         rows = [(spec, lines) for spec in list(self.pending.values()) if (lines := self._seen(spec)) is not None]
@@ -83,6 +129,18 @@ class Watch:
 def name(spec: Spec) -> str:
     """The name of a run among those of its contender."""
     return f"trial {spec.trial}" if spec.phase == "search" else f"seed {spec.seed}"
+
+
+def _whose(spec: Spec) -> str:
+    """Task, contender and name of a run."""
+    return f"{Path(spec.task).stem} · {spec.label} · {name(spec)}"
+
+
+def _modified(path: Path) -> float | None:
+    """When a file was written; None if there is none."""
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return None
 
 
 def _cells(spec: Spec, lines: Sequence[Mapping[str, Any]], metric: str) -> tuple[str, ...]:

@@ -31,13 +31,17 @@ class Request:
     _: KW_ONLY
     seeds: int = option(3, "final runs of each optimizer on each task, with the seeds 1, 2, …", least=1, always=True)
     tune: int = option(
-        0,
-        "settings to try per optimizer, judged on validation data. 0: the middle of each range.",
+        5,
+        "settings to try per optimizer, judged on validation data. 0: no search, the middle of each range.",
         least=0,
         always=True,
     )
     epochs: int | None = option(None, "epochs per run. Default: the task's.", least=1)
-    search: str = option("random", "`random` or `grid`, both on a logarithmic scale.")
+    search: str = option(
+        "random",
+        "`random` (an even grid with a random shift that all optimizers share; with several settings, a Latin "
+        "square) or `grid` (without the shift). Both are on a logarithmic scale.",
+    )
     device: str | None = option(None, "`cpu`, `cuda` or `cuda:1`. Default: CUDA if there is a GPU, else the CPU.")
     precision: str | None = option(None, "`float32`, or `bfloat16` for autocast. Default: `bfloat16` on CUDA.")
     first_batch: int = option(0, "rows of an extra first step, the paper's T₀. 0: none.", least=0)

@@ -30,16 +30,23 @@ def middle(ranges: Mapping[str, LogUniform]) -> dict[str, float]:
 def trials(ranges: Mapping[str, LogUniform], number: int, kind: Kind, seed: str) -> list[dict[str, float]]:
     """Settings to try. The same seed gives the same settings.
 
-    Each range is cut into `number` equal factors. Each of these parts is tried once: in its middle (a grid) or at a
-    random place in it, so that no optimizer's trials crowd at one end. With several ranges, their parts are matched
-    at random (a Latin square), so that the number of trials is the same for every optimizer. A setting is tried at the
-    same fractions of its range for every optimizer, so that none has luckier trials.
+    Each range is cut into `number` equal factors, and each of these parts is tried once.
+
+    - One range: an even grid. With `grid`, each value is in the middle of its part. With `random`, the whole grid is
+      shifted by one random fraction of a part, so that no two neighbours are further apart than others.
+    - Several ranges: each value is in the middle of its part (`grid`) or at a random place in it (`random`), and the
+      parts of different ranges are matched at random (a Latin square), so that the number of trials stays the same.
+
+    A setting is tried at the same fractions of its range for every optimizer, so that none has luckier trials.
     """
     columns: list[list[float]] = []
     for name, values in ranges.items():
         generator = random.Random(f"{seed}\n{name}")
-        fractions = [(i + (0.5 if kind == "grid" else generator.random())) / number for i in range(number)]
-        if kind == "random" or columns:
+        shifts = [0.5 if kind == "grid" else generator.random() for _ in range(number)]
+        if len(ranges) == 1:
+            shifts = shifts[:1] * number
+        fractions = [(i + shift) / number for i, shift in enumerate(shifts)]
+        if len(ranges) > 1 and (kind == "random" or columns):
             generator.shuffle(fractions)
         columns.append([values.at(fraction) for fraction in fractions])
     return [dict(zip(ranges, row, strict=True)) for row in zip(*columns, strict=True)]

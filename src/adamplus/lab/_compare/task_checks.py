@@ -90,7 +90,7 @@ def _check_data(name: str, data: Any, needed: tuple[str, ...]) -> None:
         raise InputError(f"{name}: data() must return a dictionary of splits, got {type(data).__name__}: {SEE}")
     if missing := [split for split in needed if split not in data]:
         has = ", ".join(map(repr, data)) or "none"
-        why = " (--tune chooses settings by it)" if missing == ["validation"] else ""
+        why = " (--tune chooses settings by it; --tune 0 chooses none)" if missing == ["validation"] else ""
         raise InputError(f"{name}: data() has no split {' and no '.join(map(repr, missing))}{why}: it has {has}")
     for split, pair in data.items():
         _check_split(f"{name}: the split {split!r}", pair)

@@ -1,10 +1,10 @@
 """The presentation kit: numbers, statistics, tables, colours, plots, HTML and the console of every report."""
 
-from .colours import COLOURS, DASHES, GREY, GRID, style
-from .console import console, say
+from .colours import COLOURS, DASHES, GREY, GRID, Style, style, styles
+from .console import ProgressLines, as_typed, console, say
 from .html import Markup, embedded, join, tag
-from .numbers import DASH, count, decimal, duration, listed, number, plus_minus, settings, versions
-from .plot import STROKES, draw_curve, draw_legend, drawing, new_figure, put_name, save, scale, tidy
+from .numbers import DASH, count, decimal, duration, durations, listed, number, plus_minus, settings, spread, versions
+from .plot import STROKES, draw_curve, draw_legend, drawing, mark_epochs, new_figure, put_name, save, scale, tidy
 from .statistics import (
     MARGIN,
     Sensitivity,
@@ -27,8 +27,11 @@ __all__ = [
     "MARGIN",
     "STROKES",
     "Markup",
+    "ProgressLines",
     "Sensitivity",
+    "Style",
     "Summary",
+    "as_typed",
     "console",
     "count",
     "csv_table",
@@ -37,11 +40,13 @@ __all__ = [
     "draw_legend",
     "drawing",
     "duration",
+    "durations",
     "embedded",
     "escape_markdown",
     "join",
     "latex_table",
     "listed",
+    "mark_epochs",
     "markdown_table",
     "new_figure",
     "number",
@@ -53,9 +58,11 @@ __all__ = [
     "scale",
     "sensitivity",
     "settings",
+    "spread",
     "strictly_better",
     "student",
     "style",
+    "styles",
     "summarize",
     "tag",
     "terminal_table",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .statistics import Summary
@@ -43,6 +44,11 @@ def plus_minus(summary: Summary) -> str:
     return _signed(f"{summary.mean:,.{places}f} ± {summary.error:,.{places}f}")
 
 
+def spread(summary: Summary) -> str:
+    """A mean ± its standard error, or the mean alone, with three digits, if the values do not differ."""
+    return plus_minus(summary) if summary.error else number(summary.mean, 3)
+
+
 def _signed(text: str) -> str:
     """The text with a minus sign as wide as a digit."""
     return text.replace("-", "−")
@@ -73,6 +79,14 @@ def duration(seconds: float, rough: bool = False) -> str:
     if seconds >= 5400:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.1f} min" if seconds >= 120 else f"{number(seconds, 3)} s"
+
+
+def durations(summary: Summary) -> str:
+    """A mean duration ± its standard error, in the unit of the mean."""
+    if not summary.mean or not summary.error:
+        return DASH if summary.mean is None else duration(summary.mean)
+    size, unit = (3600, "h") if summary.mean >= 5400 else (60, "min") if summary.mean >= 120 else (1, "s")
+    return f"{plus_minus(replace(summary, mean=summary.mean / size, error=summary.error / size))} {unit}"
 
 
 def settings(values: Mapping[str, Any] | None) -> str:

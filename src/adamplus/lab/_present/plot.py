@@ -2,13 +2,13 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from .colours import GRID, style
+from .colours import GRID, Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,9 +68,9 @@ def tidy(axes: "Axes", **grid: Any) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def draw_curve(axes: "Axes", epochs: list[int], column: dict[str, list[Any]], number: int) -> None:
+def draw_curve(axes: "Axes", epochs: list[int], column: dict[str, list[Any]], style: Style) -> None:
     """Draw a contender's mean over the epochs, with a band of its standard error."""
-    colour, dash = style(number)
+    colour, dash = style
     mean = [math.nan if value is None else value for value in column["mean"]]
     error = [value or 0.0 for value in column["error"]]
     axes.plot(
@@ -87,12 +87,19 @@ def scale(axes: "Axes", higher: bool, columns: list[dict[str, list[Any]]]) -> No
         axes.set_yscale("log")
 
 
-def draw_legend(figure: "Figure", labels: list[str], shown: list[str]) -> None:
-    """Draw a legend of the contenders in `shown` below all panels; `labels` are all, in the order of their colours."""
+def mark_epochs(axes: "Axes") -> None:
+    """Label the horizontal axis with whole epochs, even if there is only one."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("epoch")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=(1, 2, 5, 10)))
+
+
+def draw_legend(figure: "Figure", shown: Mapping[str, Style]) -> None:
+    """Draw a legend of contenders with their styles below all panels."""
     from matplotlib.lines import Line2D
 
-    styles = [style(labels.index(label)) for label in shown]
-    lines = [Line2D([], [], color=colour, linestyle=STROKES[dash], linewidth=1.5) for colour, dash in styles]
+    lines = [Line2D([], [], color=colour, linestyle=STROKES[dash], linewidth=1.5) for colour, dash in shown.values()]
     # Long names keep their start and end: variants of one optimizer differ in their last settings.
     names = [f"{label[:12]}…{label[-19:]}" if len(label) > 32 else label for label in shown]
     width, height = figure.get_size_inches()

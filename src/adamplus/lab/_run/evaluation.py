@@ -29,6 +29,11 @@ def has_two_points(optimizer: Optimizer) -> bool:
     return hasattr(optimizer, "eval")
 
 
+def summarized(task: Task, means: dict[str, float]) -> dict[str, float]:
+    """The task's summary of the means, with the loss, by which divergence is noticed even if the summary drops it."""
+    return {"loss": means["loss"], **task.summary(means)}
+
+
 class Evaluation:
     """Computes a model's metrics on each split; `forward` is the compiled model, for batches of one size."""
 
@@ -111,7 +116,7 @@ class Evaluation:
             for start in range(rank * size, len(x), world * size):
                 some = x[start : start + size], y[start : start + size]
                 add(*some) if len(some[0]) == size else self._add(self.model, *some)
-        return self.task.summary(self.means.compute())
+        return summarized(self.task, self.means.compute())
 
     def _add(self, forward: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> None:
         """Add the metrics of a batch to the running means."""

@@ -22,7 +22,7 @@ from .._store import Spec
 from ..errors import InputError
 from ..tasks import Moment, Split, Task
 from .determinism import make_deterministic
-from .evaluation import Evaluation
+from .evaluation import Evaluation, summarized
 from .graphs import capture, compile_static
 from .probe import measure_errors
 from .running_means import RunningMeans, row_sums
@@ -160,7 +160,7 @@ class Learner:
             if self.task.stepwise:
                 settings = self.scheduled.set(self.task.schedule(now._replace(part=start / len(self.order))))
             self.step(start)
-        running = self.task.summary(self.means.compute())  # the host waits for the device here
+        running = summarized(self.task, self.means.compute())  # the host waits for the device here
         self.seconds += time.perf_counter() - begun
         line: dict[str, float] = {"epoch": number + 1, "step": self.steps, "seconds": self.seconds, **settings}
         line |= {f"running_{name}": value for name, value in running.items()}
@@ -207,10 +207,15 @@ class Learner:
         self.steps, self.seconds = state["steps"], state["seconds"]
 
 
-def divergence(line: dict[str, float]) -> str | None:
-    """The reason why training cannot continue after a line of metrics, if there is one."""
+def divergence(line: dict[str, float], metric: str) -> str | None:
+    """The reason why training cannot continue after a line of metrics, if there is one.
+
+    A loss that is not finite is one, and so is NaN in the metric by which runs are judged.
+    """
     for name, value in line.items():
-        if name.endswith(("loss", "loss_hat")) and not math.isfinite(value):
+        loss = name.endswith(("loss", "loss_hat"))
+        judged = name.partition("_")[2].removesuffix("_hat") == metric
+        if (loss and not math.isfinite(value)) or (judged and math.isnan(value)):
             return f"{name} is {value} in epoch {line['epoch']}"
     return None
 

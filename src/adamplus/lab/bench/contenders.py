@@ -22,7 +22,7 @@ class BenchContender:
     """An optimizer with one way of executing its step."""
 
     key: str
-    """Its name for `--optimizer`."""
+    """Its name for `--optimizer`: that of the optimizer in comparisons, with the way of executing the step."""
     label: str
     """Its name in tables and figures."""
     build: Build
@@ -80,26 +80,26 @@ CAPTURABLE = {"capturable": True}
 CONTENDERS: dict[str, BenchContender] = {
     contender.key: contender
     for contender in (
-        BenchContender("adamplus-fused", "Adam⁺ fused", one(AdamPlus, fused=True), ADAM_PLUS),
-        BenchContender("adamplus-foreach", "Adam⁺ foreach", one(AdamPlus, foreach=True), ADAM_PLUS, CAPTURABLE),
-        BenchContender("adamplus-plain", "Adam⁺ plain", one(AdamPlus, foreach=False), ADAM_PLUS, CAPTURABLE),
+        BenchContender("adam-plus-fused", "Adam⁺ fused", one(AdamPlus, fused=True), ADAM_PLUS),
+        BenchContender("adam-plus-foreach", "Adam⁺ foreach", one(AdamPlus, foreach=True), ADAM_PLUS, CAPTURABLE),
+        BenchContender("adam-plus-plain", "Adam⁺ plain", one(AdamPlus, foreach=False), ADAM_PLUS, CAPTURABLE),
         BenchContender("adam-fused", "Adam fused", one(Adam, fused=True), ADAM, CAPTURABLE),
         BenchContender("adam-foreach", "Adam foreach", one(Adam, foreach=True), ADAM, CAPTURABLE),
         BenchContender("adamw-fused", "AdamW fused", one(AdamW, fused=True), ADAM, CAPTURABLE),
         BenchContender("adamw-foreach", "AdamW foreach", one(AdamW, foreach=True), ADAM, CAPTURABLE),
-        BenchContender("sgd-fused", "momentum SGD fused", one(SGD, lr=0.1, momentum=0.9, fused=True), MOMENTUM),
-        BenchContender("sgd-foreach", "momentum SGD foreach", one(SGD, lr=0.1, momentum=0.9, foreach=True), MOMENTUM),
+        BenchContender("msgd-fused", "momentum SGD fused", one(SGD, lr=0.1, momentum=0.9, fused=True), MOMENTUM),
+        BenchContender("msgd-foreach", "momentum SGD foreach", one(SGD, lr=0.1, momentum=0.9, foreach=True), MOMENTUM),
         BenchContender(
-            "schedulefree",
+            "schedule-free-adamw",
             "schedule-free AdamW",
             schedule_free,
             ADAM,
             no_capture="its weights change at every step on the host: a replay would repeat those of one step",
         ),
         BenchContender("muon", "Muon + AdamW fused", muon, None, CAPTURABLE),
-        BenchContender("spectralplus", "SpectralPlus", spectral(), None, CAPTURABLE, heavy=True),
+        BenchContender("spectral-plus", "SpectralPlus", spectral(), None, CAPTURABLE, heavy=True),
         BenchContender(
-            "spectralplus-kept",
+            "spectral-plus-kept",
             "SpectralPlus, D kept",
             spectral(keep_direction=True),
             None,
@@ -107,8 +107,19 @@ CONTENDERS: dict[str, BenchContender] = {
             heavy=True,
         ),
         BenchContender(
-            "spectralplus-sign", "SpectralPlus, signs", one(SpectralPlus, geometry="sign"), SIGN, CAPTURABLE
+            "spectral-plus-sign", "SpectralPlus, signs", one(SpectralPlus, geometry="sign"), SIGN, CAPTURABLE
         ),
     )
 }
+WAYS = ("fused", "foreach", "plain", "kept", "sign")
+"""What follows the name of an optimizer in the name of one way of executing its step."""
 BASELINE = "adam-fused"
+
+
+def by_optimizer() -> dict[str, list[str]]:
+    """The names of all ways of executing a step, by the name of the optimizer."""
+    found: dict[str, list[str]] = {}
+    for key in CONTENDERS:
+        name, _, way = key.rpartition("-")
+        found.setdefault(name if way in WAYS else key, []).append(key)
+    return found

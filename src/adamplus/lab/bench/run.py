@@ -11,10 +11,10 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from torch import nn
 
-from .._present import console, count
+from .._present import ProgressLines, console, count
 from ..device import choose, room
 from .compare import Conditions, compare, ticks
-from .contenders import CONTENDERS
+from .contenders import CONTENDERS, by_optimizer
 from .figure import BY_PARAMETERS, BY_TENSORS, check_drawable, draw
 from .measure import copy_bandwidth
 from .report import BenchReport, InputError, check_writable, flat_certificate, save
@@ -45,7 +45,8 @@ def step(
 
     Args:
         models: names of `MODELS`. Default: all on CUDA, the smaller ones on a CPU.
-        optimizers: keys of `CONTENDERS`. Default: all on CUDA, those whose steps are quick on a CPU.
+        optimizers: keys of `CONTENDERS`, or names of optimizers for all their ways of executing a step. Default: all
+            on CUDA, those whose steps are quick on a CPU.
         device: "cpu", "cuda" or "cuda:1". Default: CUDA if there is one.
         dtype: "float32" or "bfloat16", for parameters and gradients.
         rounds: how many times each step is timed.
@@ -54,7 +55,7 @@ def step(
     where = choose(device)
     names = _known("model", models, MODELS) or (ON_CPU if where.type == "cpu" else tuple(MODELS))
     light = tuple(key for key, contender in CONTENDERS.items() if not contender.heavy)
-    keys = _known("optimizer", optimizers, CONTENDERS) or (light if where.type == "cpu" else tuple(CONTENDERS))
+    keys = _expanded(optimizers) or (light if where.type == "cpu" else tuple(CONTENDERS))
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}: choose from {', '.join(DTYPES)}")
     options = [word for name in models for word in ("--model", name)]
@@ -72,6 +73,13 @@ def _known(what: str, given: Sequence[str], there: Iterable[str]) -> list[str]:
         if name not in there:
             raise InputError(f"unknown {what} {name!r}: choose from {', '.join(there)}")
     return list(dict.fromkeys(given))
+
+
+def _expanded(optimizers: Sequence[str]) -> list[str]:
+    """The keys of `CONTENDERS` for these keys and names of optimizers."""
+    ways = by_optimizer()
+    known = _known("optimizer", optimizers, [*CONTENDERS, *(name for name in ways if name not in CONTENDERS)])
+    return list(dict.fromkeys(key for name in known for key in ([name] if name in CONTENDERS else ways[name])))
 
 
 def scale(
@@ -108,7 +116,7 @@ def scale(
     lists = [(BY_PARAMETERS, gpt_blocks(size)) for size in COUNTS if size <= fitting]
     total = min(TOTAL, most)
     lists += [(BY_TENSORS, equal_tensors(total, tensors)) for tensors in TENSORS if tensors <= max_tensors]
-    keys = ("adamplus-fused" if where.type == "cuda" else "adamplus-foreach", "adam-fused", "sgd-fused")
+    keys = ("adam-plus-fused" if where.type == "cuda" else "adam-plus-foreach", "adam-fused", "msgd-fused")
     options = ["--max-parameters", str(most), "--max-tensors", str(max_tensors)]
     report = _measure("scale", lists, keys, where, torch.float32, rounds, options, json)
     show(report, figure=figure)
@@ -157,6 +165,7 @@ def _measure(
         raise InputError(f"--rounds must be at least 3, got {rounds}: fewer have no meaningful median")
     contenders = [CONTENDERS[key] for key in keys]
     command = shlex.join(["adamplus", "bench", kind, *options, "--device", str(device), "--rounds", str(rounds)])
+    lines = ProgressLines()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # Without auto_refresh, the bar is drawn between steps and not by a thread beside them.
     with Progress(*columns, console=console(), transient=True, auto_refresh=False) as progress, _frozen():
@@ -165,15 +174,16 @@ def _measure(
         report = BenchReport(kind, flat_certificate(command, device), conditions.copy_bandwidth / 1e9)
         for name, model in models:
             progress.update(task, description=f"{name}, {count(parameters(model))}", refresh=True)
-            tick = partial(_advance, progress, task)
+            tick = partial(_advance, progress, task, lines, name)
             report.models.append(compare(name, model, contenders, conditions, tick))
             if json is not None:
                 save(report, json)
     return report
 
 
-def _advance(progress: Progress, task: TaskID, ticks: int) -> None:
+def _advance(progress: Progress, task: TaskID, lines: ProgressLines, name: str, ticks: int) -> None:
     progress.update(task, advance=ticks, refresh=True)
+    lines.say(f"{name}: {100 * progress.tasks[task].completed / (progress.tasks[task].total or 1):.0f} % measured")
 
 
 @contextmanager

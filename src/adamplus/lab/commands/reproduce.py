@@ -11,12 +11,25 @@ from ..reproduce import ReproduceRequest as Request
 from ..reproduce import reproduce as run
 from .device import Device
 from .errors import reported_errors
+from .examples import examples
+
+REPRODUCE_EXAMPLES = examples(
+    "adamplus reproduce all --toy --data data",
+    "adamplus reproduce cifar10 --quick --seeds 1 --data data",
+    "adamplus reproduce an4 --optimizers adam-plus,adam --data data",
+    "adamplus reproduce --out reproduction",
+    see="docs/reproduce.md, with the times that each takes.",
+)
 
 
 def reproduce(
     experiments: Annotated[
         list[str] | None,
-        typer.Argument(help=f"{', '.join(CHOICES)}.", show_default="none; only figures and claims of stored runs"),
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help=f"Experiments: {', '.join(CHOICES)}.",
+            show_default="none; only figures and claims of stored runs",
+        ),
     ] = None,
     data: Annotated[
         Path | None,
@@ -27,15 +40,29 @@ def reproduce(
         str, typer.Option(help="paper (its settings) or tuned (the same search for every optimizer).")
     ] = Request.protocol,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A tenth of the epochs, with schedules of the same shape.")
+        bool, typer.Option("--quick", metavar="", help="A tenth of the epochs, with schedules of the same shape.")
+    ] = False,
+    toy: Annotated[
+        bool,
+        typer.Option(
+            "--toy",
+            metavar="",
+            help="Small models, a few rows, two epochs and one seed: a check of data and installation in two minutes "
+            "on a CPU. It makes no claims.",
+        ),
     ] = False,
     epochs: Annotated[int | None, typer.Option(help="Epochs per run.", show_default="the task's")] = None,
     seeds: Annotated[int, typer.Option(help="Final runs of each optimizer.")] = Request.seeds,
     tune: Annotated[int, typer.Option(help="Trials of each optimizer, with --protocol tuned.")] = Request.tune,
     optimizers: Annotated[
-        str, typer.Option(help="List with commas, of the paper's six; `name:key=value` fixes settings.")
+        str,
+        typer.Option(
+            help=f"Some of the paper's six, separated by commas: {', '.join(NAMES)}. `name:key=value` fixes a setting."
+        ),
     ] = ",".join(NAMES),
-    grid: Annotated[bool, typer.Option("--grid", help="Run all settings that the paper chose from.")] = False,
+    grid: Annotated[
+        bool, typer.Option("--grid", metavar="", help="Run all settings that the paper chose from.")
+    ] = False,
     weight_decay: Annotated[
         float, typer.Option(help="Weight decay of every optimizer, with --protocol paper, which names none.")
     ] = Request.weight_decay,
@@ -46,7 +73,7 @@ def reproduce(
         int | None,
         typer.Option(help="Epochs after which validation chooses from the paper's grid.", show_default="no choice"),
     ] = None,
-    engine: Annotated[str, typer.Option(help="local (processes of this machine) or ray (a cluster).")] = Request.engine,
+    engine: Annotated[str, typer.Option(help="local: processes of this machine. ray: a cluster.")] = Request.engine,
     workers: Annotated[
         int | None,
         typer.Option(help="Runs at a time.", show_default="one per core on the CPU, one on CUDA"),

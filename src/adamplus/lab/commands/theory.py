@@ -25,10 +25,20 @@ from ..measured_theory import (
     write_report,
 )
 from .errors import reported_errors
+from .examples import examples
 
 Request = TypeVar("Request", RateRequest, Table1Request, VarianceRequest)
 
-theory_app: typer.Typer = typer.Typer(help="Settings and measurements of the paper's theorems.", no_args_is_help=True)
+theory_app: typer.Typer = typer.Typer(
+    help="Settings and measurements of the paper's theorems.",
+    epilog=examples(
+        "adamplus theory settings --theorem 1 --T 10000 --L 1 --G 1 --Delta 1 --sigma 1",
+        "adamplus theory rate --runs 16 --out theory",
+        "adamplus theory table1 --problem double-well --out theory",
+        see="docs/theory.md.",
+    ),
+    no_args_is_help=True,
+)
 
 Out = Annotated[Path, typer.Option(help="Folder of the tables, figures and page.")]
 Epsilons = Annotated[str, typer.Option(help="Largest ε, smallest ε, and how many, evenly spaced in the logarithm.")]
@@ -66,7 +76,7 @@ def settings(
         float | None, typer.Option(help="Σ‖z‖ of a run, for the bound of 1 and remark.", show_default=False)
     ] = None,
     repaired: Annotated[
-        bool, typer.Option("--repaired", help="Use constants with the proofs' slips repaired.")
+        bool, typer.Option("--repaired", metavar="", help="Use constants with the proofs' slips repaired.")
     ] = False,
 ) -> None:
     """Print the settings, batches, evaluations, bound and conditions of a theorem."""
@@ -78,7 +88,7 @@ def settings(
 
 @theory_app.command()
 def rate(
-    method: Annotated[str, typer.Option(help="Names of methods, separated by commas.")] = ",".join(PROVED),
+    method: Annotated[str, typer.Option(help=f"Methods, separated by commas: {', '.join(PROVED)}.")] = ",".join(PROVED),
     problem: Annotated[str, typer.Option(help="double-well, valley, or both with a comma.")] = "double-well",
     epsilon: Epsilons = "0.3,0.03,6",
     runs: Runs = 64,
@@ -92,8 +102,12 @@ def rate(
 
 @theory_app.command()
 def table1(
-    method: Annotated[str, typer.Option(help="Names of methods, separated by commas.")] = ",".join(METHODS),
-    problem: Annotated[str, typer.Option(help="Names of problems, separated by commas.")] = ",".join(PROBLEMS),
+    method: Annotated[str, typer.Option(help=f"Methods, separated by commas: {', '.join(METHODS)}.")] = ",".join(
+        METHODS
+    ),
+    problem: Annotated[str, typer.Option(help=f"Problems, separated by commas: {', '.join(PROBLEMS)}.")] = ",".join(
+        PROBLEMS
+    ),
     epsilon: Epsilons = "0.4,0.004,7",
     variant_epsilons: Annotated[
         int, typer.Option(help="Number of ε, from the largest, in 100 dimensions and with more noise.")

@@ -113,7 +113,7 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
                     run.save({"epoch": number + 1, "learner": learner.state()})
                     saved = time.perf_counter()
                     pause = _pause(checkpoint_every, saved - now)
-            if (reason := divergence(line)) is not None:
+            if (reason := divergence(line, task.metric)) is not None:
                 break
     tensors = _tensors(learner.optimizer.state_dict())
     return {

@@ -23,6 +23,9 @@ TITLES = {
 
 PICTURES = """
 figure { margin: 1rem 0; } figure img { max-width: 100%; background: #fff; }
+@media (prefers-color-scheme: dark) {
+  figure img { filter: invert(0.91) hue-rotate(180deg); } /* dark paper, and the same hues */
+}
 tbody th { max-width: none; white-space: nowrap; }
 """
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from .._present import style, summarize
+from .._present import summarize
 from .results import Results, StoredRun, TaskResults
 from .rows import ContenderRow
 
@@ -18,10 +18,8 @@ SPLIT = re.compile(r"(running|train|validation|test)_(.+)")
 def charts(results: Results, tables: list[list[ContenderRow]]) -> dict[str, Any]:
     """All data of the page's script; numbers that are not finite are null."""
     return {
-        "labels": [
-            {"name": label, "colour": colour, "dash": dash}
-            for label, (colour, dash) in ((label, style(i)) for i, label in enumerate(results.labels))
-        ],
+        "labels": [{"name": label, "colour": colour, "dash": dash} for label, (colour, dash) in results.styles.items()],
+        "state": [_json(_state(label, tables)) for label in results.labels],
         "tasks": [_task(results, task, table) for task, table in zip(results.tasks, tables, strict=True)],
     }
 
@@ -39,9 +37,13 @@ def _task(results: Results, task: TaskResults, table: list[ContenderRow]) -> dic
             [[_json(lr), _json(value)] for lr, value in row.sensitivity.points] if row.sensitivity else []
             for row in ordered
         ],
-        "speed": [_json(row.steps_per_second) for row in ordered],
-        "state": [_json(row.state_per_parameter) for row in ordered],
+        "speed": [[_json(row.speed.mean), _json(row.speed.error)] for row in ordered],
     }
+
+
+def _state(label: str, tables: list[list[ContenderRow]]) -> float | None:
+    """Bytes of optimizer state per parameter, mean over the tasks: they differ by a few scalars."""
+    return summarize(row.state_per_parameter for table in tables for row in table if row.label == label).mean
 
 
 def curves(runs: list[StoredRun]) -> dict[str, Any]:

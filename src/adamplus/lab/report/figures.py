@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._present import STROKES, draw_curve, draw_legend, drawing, new_figure, put_name, save, scale, style
+from .._present import STROKES, draw_curve, draw_legend, drawing, mark_epochs, new_figure, put_name, save, scale
 from .._store import plain
 from .charts import curves
 from .results import Results, TaskResults
@@ -36,8 +36,6 @@ def _stems(results: Results) -> list[str]:
 
 def draw_curves(results: Results, task: TaskResults, _: list[ContenderRow]) -> "Figure | None":
     """Training and test metric beside each other: means over seeds, with their standard errors."""
-    from matplotlib.ticker import MaxNLocator
-
     if not any(run.epochs for runs in task.finals.values() for run in runs):
         return None
     figure, panels = new_figure(2)
@@ -47,13 +45,12 @@ def draw_curves(results: Results, task: TaskResults, _: list[ContenderRow]) -> "
         name = f"{split}_{task.metric}"
         for label, curve in found.items():
             if name in curve["columns"]:
-                draw_curve(axes, curve["epoch"], curve["columns"][name], results.labels.index(label))
+                draw_curve(axes, curve["epoch"], curve["columns"][name], results.styles[label])
         put_name(axes.set_ylabel, SPLITS[split].format(task.metric))
-        axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        mark_epochs(axes)
         scale(axes, task.higher, [column for curve in found.values() if (column := curve["columns"].get(name))])
     put_name(figure.suptitle, task.title)
-    draw_legend(figure, results.labels, [label for label, curve in found.items() if curve["epoch"]])
+    draw_legend(figure, {label: results.styles[label] for label, curve in found.items() if curve["epoch"]})
     return figure
 
 
@@ -65,11 +62,11 @@ def draw_learning_rates(results: Results, task: TaskResults, table: list[Contend
     searched = {row.label: row.sensitivity.points for row in table if row.sensitivity is not None}
     lost = {label: rates for label in results.labels if (rates := _lost_rates(task, label))}
     for label, points in searched.items():
-        colour, dash = style(results.labels.index(label))
+        colour, dash = results.styles[label]
         look: Any = {"color": colour, "linestyle": STROKES[dash], "linewidth": 1.3, "marker": "o", "markersize": 3.5}
         axes.plot(*zip(*((rate, value) for rate, value in points if value is not None), strict=True), **look)
     for i, (label, rates) in enumerate(lost.items()):
-        colour, _ = style(results.labels.index(label))
+        colour, _ = results.styles[label]
         cross: Any = {"color": colour, "linestyle": "", "marker": "x", "markersize": 4, "clip_on": False}
         axes.plot(rates, [1.03 + 0.04 * i] * len(rates), transform=axes.get_xaxis_transform(), **cross)
     axes.set_xscale("log")
@@ -77,7 +74,7 @@ def draw_learning_rates(results: Results, task: TaskResults, table: list[Contend
     put_name(axes.set_ylabel, f"validation {task.metric}")
     scale(axes, task.higher, [{"mean": [value for _, value in points]} for points in searched.values()])
     put_name(figure.suptitle, task.title)
-    draw_legend(figure, results.labels, [label for label in results.labels if label in searched or label in lost])
+    draw_legend(figure, {label: own for label, own in results.styles.items() if label in searched or label in lost})
     return figure
 
 

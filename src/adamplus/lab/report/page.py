@@ -5,10 +5,11 @@ from string import Template
 
 from .._present import Markup, embedded, join, listed, tag
 from ..errors import InputError
+from .answers import untuned
 from .charts import charts
 from .results import Results
 from .rows import ContenderRow
-from .sections import answers, method, notes, rerun, result_table, run_table
+from .sections import answers, contents, method, names, notes, rerun, result_table, run_table
 
 
 def page(results: Results, tables: list[list[ContenderRow]]) -> str:
@@ -16,10 +17,12 @@ def page(results: Results, tables: list[list[ContenderRow]]) -> str:
     here = files("adamplus.lab.report")
     parts = {name: (here / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
     titles = listed([task.title for task in results.tasks])
-    shown = [result_table(results, task, table) for task, table in zip(results.tasks, tables, strict=True)]
+    shown = [result_table(results, i, table) for i, table in enumerate(tables)]
     return Template(parts["html"]).substitute(
         title=join(f"Optimizers compared on {titles}"),
         answers=answers(results, tables),
+        contents=contents(results),
+        names=names(results),
         method=method(results),
         tables=join(*shown),
         notes=notes(),
@@ -46,7 +49,7 @@ def _plotly() -> str:
 
 def _warnings(results: Results) -> Markup:
     """Warnings about runs that are missing or unreadable."""
-    warnings = []
+    warnings = [text] if (text := untuned(results.untuned)) else []
     there = {task.name for task in results.tasks}
     if missing := [name for name in results.comparison.get("tasks", []) if name not in there]:
         warnings.append(f"There are no runs of {listed(missing)} yet.")

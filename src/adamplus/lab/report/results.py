@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from .._present import Style, styles
 from .._store import COMPARISON, CorruptError, Run, Store, read_json
 from ..errors import InputError
 from .missing_runs import MissingRun, missing_runs
@@ -79,6 +80,17 @@ class Results:
     """Folders that cannot be read, with the reasons."""
     missing: list[MissingRun] = field(default_factory=list)
     """Runs that comparison.json names and that do not exist."""
+
+    @property
+    def styles(self) -> dict[str, Style]:
+        """Colour and dash of each contender."""
+        return dict(zip(self.labels, styles(self.labels), strict=True))
+
+    @property
+    def untuned(self) -> list[str]:
+        """Contenders whose settings a search would have chosen, in a comparison without one."""
+        tuned = self.comparison.get("tune") != 0
+        return [] if tuned else [label for label in self.labels if self.ranges(label)]
 
     def chosen(self, task: TaskResults, label: str) -> dict[str, Any] | None:
         """The settings of the final runs; None if none have been chosen yet."""

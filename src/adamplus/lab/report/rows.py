@@ -9,12 +9,13 @@ from .._present import (
     DASH,
     Sensitivity,
     Summary,
-    duration,
+    durations,
     number,
     plus_minus,
     ranks,
     sensitivity,
     settings,
+    spread,
     summarize,
     with_losses,
 )
@@ -44,12 +45,15 @@ class ContenderRow:
     rank: tuple[int, int] | None
     score: Summary
     """The task's metric on test data, at w, after the last epoch, over the runs that finished."""
+    values: list[float]
+    """The same metric of each of these runs."""
     loss: Summary
-    reached: list[float]
+    reached: Summary
     """Training seconds of the runs that reached the target."""
     tried: int
     """Number of runs that finished or diverged, so that they could reach the target."""
-    steps_per_second: float | None
+    speed: Summary
+    """Training steps per second of the runs that finished."""
     state_per_parameter: float | None
     """Bytes of optimizer state per parameter."""
     peak_bytes: float | None
@@ -79,10 +83,12 @@ class ContenderRow:
         """The interval for ranks: the score's, unbounded on the worse side if runs were lost."""
         return with_losses(self.score.interval, self.lost, self.task.higher)
 
-    @property
-    def target_seconds(self) -> float | None:
-        """Mean training seconds of the runs that reached the target."""
-        return summarize(self.reached).mean
+    def every_run_ahead(self, other: "ContenderRow") -> bool:
+        """Whether each run of this contender is better than each of another one, which may have lost some of its."""
+        own, others = self.values, other.values
+        if self.lost or not own or not others or not all(map(math.isfinite, own + others)):
+            return False
+        return min(own) > max(others) if self.task.higher else max(own) < min(others)
 
 
 def rows(results: Results, task: TaskResults) -> list[ContenderRow]:
@@ -98,24 +104,26 @@ def _place(mean: float | None, higher: bool) -> tuple[bool, float]:
     return not known, (-mean if higher else mean) if known and mean is not None else 0.0
 
 
-def _finished(task: TaskResults, label: str, column: str) -> Summary:
-    return summarize(run.last(column) for run in task.of(label, "finished"))
+def _finished(task: TaskResults, label: str, column: str) -> list[float]:
+    return [value for run in task.of(label, "finished") if (value := run.last(column)) is not None]
 
 
 def _row(results: Results, task: TaskResults, label: str) -> ContenderRow:
     finished = task.of(label, "finished")
     tried = task.of(label, "finished", "diverged")
     missing = [run for run in task.missing if run.label == label and run.phase == "final"]
+    values = _finished(task, label, f"test_{task.metric}")
     failed_early = sum(run.failure is not None for run in missing)
     return ContenderRow(
         task=task,
         label=label,
         rank=None,
-        score=_finished(task, label, f"test_{task.metric}"),
-        loss=_finished(task, label, "test_loss"),
-        reached=[found for run in tried if (found := seconds_to_target(task, run)) is not None],
+        score=summarize(values),
+        values=values,
+        loss=summarize(_finished(task, label, "test_loss")),
+        reached=summarize(seconds_to_target(task, run) for run in tried),
         tried=len(tried),
-        steps_per_second=summarize(run.end.get("steps_per_second") for run in finished).mean,
+        speed=summarize(run.end.get("steps_per_second") for run in finished),
         state_per_parameter=summarize(state_per_parameter(run) for run in finished).mean,
         peak_bytes=summarize(run.end.get("peak_bytes") for run in finished).mean,
         sensitivity=learning_rates(results, task, label),
@@ -190,7 +198,7 @@ def cells(row: ContenderRow) -> list[str]:
         lost_text(row),
         plus_minus(row.loss),
         _target_text(row),
-        number(row.steps_per_second, 3),
+        spread(row.speed),
         number(row.state_per_parameter, 3),
         _lr_text(row),
         settings(row.settings),
@@ -207,11 +215,10 @@ def rank_text(rank: tuple[int, int] | None) -> str:
 def _target_text(row: ContenderRow) -> str:
     if row.task.about.get("target") is None or not row.tried:
         return DASH
-    share = f"{len(row.reached)} of {row.tried}"
-    mean = row.target_seconds
-    if mean is None:
+    share = f"{row.reached.n} of {row.tried}"
+    if not row.reached.n:
         return share
-    return duration(mean) if len(row.reached) == row.tried else f"{duration(mean)} ({share})"
+    return durations(row.reached) if row.reached.n == row.tried else f"{durations(row.reached)} ({share})"
 
 
 def _lr_text(row: ContenderRow) -> str:

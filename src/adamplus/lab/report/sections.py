@@ -1,17 +1,33 @@
-"""The text of the page: answers, method, result tables, runs."""
+"""The text of the page: answers, names, method, result tables, runs."""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
-from .._present import DASH, MARGIN, Markup, duration, join, listed, number, settings, style, tag, versions
+from .._present import DASH, MARGIN, Markup, Style, duration, join, listed, number, settings, tag, versions
 from .answers import answer
+from .descriptions import describe
 from .missing_runs import MissingRun
 from .results import Results, StoredRun, TaskResults
 from .rows import ContenderRow, grid
 
+PICTURE = "runs and 95 % interval"
 WIDTH = 120
 """Width of the picture of an interval, in pixels."""
+CONTENTS = (
+    ("results", "Results"),
+    ("curves", "Learning curves"),
+    ("own", "Inside Adam⁺"),
+    ("rates", "Learning rates"),
+    ("costs", "Speed and memory"),
+    ("names", "Names"),
+    ("method", "Method"),
+    ("runs", "All runs"),
+    ("rerun", "Run it again"),
+)
+"""Identifiers and titles of the page's sections. The page's script draws some, and removes those without data."""
+DRAWN = ("curves", "own", "rates", "costs")
+"""The sections that only the script can show."""
 
 
 def answers(results: Results, tables: list[list[ContenderRow]]) -> Markup:
@@ -21,6 +37,48 @@ def answers(results: Results, tables: list[list[ContenderRow]]) -> Markup:
         for task, table in zip(results.tasks, tables, strict=True)
     ]
     return tag("dl", *items, class_="answers")
+
+
+def contents(results: Results) -> Markup:
+    """The table of contents, with each task's results."""
+    items = []
+    for key, title in CONTENTS:
+        link = tag("a", title, href=f"#{key}")
+        if key == "results" and len(results.tasks) > 1:
+            tasks = [tag("a", task.title, href=f"#{anchor(i)}") for i, task in enumerate(results.tasks)]
+            link = join(link, ": ", join(*(piece for one in tasks for piece in (one, " "))))
+        items.append(tag("li", link, hidden="" if key in DRAWN else None, data_section=key))
+    return tag("nav", tag("ul", *items), class_="contents", aria_label="Contents")
+
+
+def anchor(task: int) -> str:
+    """The identifier of a task's results."""
+    return f"results-{task + 1}"
+
+
+def names(results: Results) -> Markup:
+    """What the optimizers are, and the points w and ŵ."""
+    entries = [
+        (join(swatch(results.styles[label]), label), describe(_optimizer(results, label)) + ".")
+        for label in results.labels
+    ]
+    runs = [run for task in results.tasks for found in task.finals.values() for run in found]
+    if any(name.endswith("_hat") for run in runs for epoch in run.epochs[-1:] for name in epoch):
+        entries += [
+            (
+                join("w"),
+                "the weights to deploy. For optimizers with two points, they are an average of the points ŵ. All "
+                "results are measured at w, unless they are marked otherwise.",
+            ),
+            (join("ŵ"), "the other point, at which such an optimizer takes gradients during training."),
+        ]
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in entries), class_="facts names")
+
+
+def _optimizer(results: Results, label: str) -> str:
+    """The registered name or the file of a contender, without its settings."""
+    found = (run.spec.get("optimizer") for run in results.runs if run.spec["label"] == label)
+    return str(next(filter(None, found), label.partition(":")[0]))
 
 
 def method(results: Results) -> Markup:
@@ -125,16 +183,16 @@ def _date(results: Results) -> str:
     return f"{date}{engine}" + (f", {duration(wall)} in total" if wall else "")
 
 
-def result_table(results: Results, task: TaskResults, table: list[ContenderRow]) -> Markup:
-    """One task's table with a picture of each interval."""
+def result_table(results: Results, number: int, table: list[ContenderRow]) -> Markup:
+    """The table of the task with this number, with a picture of each contender's runs and interval."""
     names, *lines = grid(table)
-    names.insert(3, "95 % interval")
-    left = {"optimizer", "settings", "95 % interval"}
+    names.insert(3, PICTURE)
+    left = {"optimizer", "settings", PICTURE}
     head = tag("tr", *(tag("th", name, scope="col", class_=None if name in left else "number") for name in names))
     picture = _interval_pictures(table)
     body = []
     for row, texts in zip(table, lines, strict=True):
-        texts[1] = join(swatch(results.labels.index(row.label)), row.label)
+        texts[1] = join(swatch(results.styles[row.label]), row.label)
         texts.insert(3, picture(row))
         parts = [
             tag("th", text, scope="row", title=row.label)
@@ -143,8 +201,10 @@ def result_table(results: Results, task: TaskResults, table: list[ContenderRow])
             for name, text in zip(names, texts, strict=True)
         ]
         body.append(tag("tr", *parts))
-    shown = tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="scroll", tabindex="0")
-    return join(tag("h3", task.title), shown, *(tag("p", text, class_="quiet") for text in _doubts(table)))
+    title = results.tasks[number].title
+    shown = tag("table", tag("thead", head), tag("tbody", *body))
+    box = tag("div", shown, class_="scroll", tabindex="0", role="region", aria_label=f"Results on {title}")
+    return join(tag("h3", title, id=anchor(number)), box, *(tag("p", text, class_="quiet") for text in _doubts(table)))
 
 
 def _doubts(table: list[ContenderRow]) -> list[str]:
@@ -160,10 +220,10 @@ def _doubts(table: list[ContenderRow]) -> list[str]:
 
 
 def _interval_pictures(table: list[ContenderRow]) -> Callable[[ContenderRow], str]:
-    """A function that draws a row's interval; the means set the scale, so that a wide interval does not hide others."""
-    means = [row.score.mean for row in table if row.score.mean is not None and math.isfinite(row.score.mean)]
-    low, high = (min(means), max(means)) if means else (0.0, 0.0)
-    pad = 0.25 * (high - low) or abs(high) * 0.01 or 1.0
+    """A function that draws a row's runs, mean and interval; the runs set the scale, and wide intervals leave it."""
+    values = [value for row in table for value in row.values if math.isfinite(value)]
+    low, high = (min(values), max(values)) if values else (0.0, 0.0)
+    pad = 0.08 * (high - low) or abs(high) * 0.01 or 1.0
 
     def at(value: float) -> float:
         return min(WIDTH - 1.0, max(1.0, WIDTH * (value - low + pad) / (high - low + 2 * pad)))
@@ -172,55 +232,73 @@ def _interval_pictures(table: list[ContenderRow]) -> Callable[[ContenderRow], st
         if row.score.mean is None or not math.isfinite(row.score.mean):
             return DASH
         parts = []
-        title = number(row.score.mean)
+        title = f"Runs: {', '.join(number(value) for value in row.values)}"
         if row.interval is not None:
             left, right = row.interval
-            title = f"{number(left)} to {number(right)}"
+            title += f". Interval: {number(left)} to {number(right)}"
             parts.append(tag("line", x1=f"{at(left):.1f}", x2=f"{at(right):.1f}", y1="8", y2="8"))
-        parts.append(tag("circle", cx=f"{at(row.score.mean):.1f}", cy="8", r="3.5"))
+        mean = f"{at(row.score.mean):.1f}"
+        parts.append(tag("line", x1=mean, x2=mean, y1="2", y2="14", class_="mean"))
+        parts += [tag("circle", cx=f"{at(value):.1f}", cy="8", r="2.7") for value in row.values]
         return tag("svg", tag("title", title), *parts, viewBox=f"0 0 {WIDTH} 16", class_="interval", role="img")
 
     return picture
 
 
-def swatch(contender: int) -> Markup:
-    """A sample of a contender's line; the charts' legend copies it."""
-    colour, dash = style(contender)
+def swatch(style: Style) -> Markup:
+    """A sample of a contender's line."""
+    colour, dash = style
     strokes = {"dash": "6 3", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "10 3", "longdashdot": "10 3 2 3"}
     line = tag("line", x1="0", y1="5", x2="26", y2="5", stroke=colour, stroke_dasharray=strokes.get(dash))
-    return tag("svg", line, viewBox="0 0 26 10", class_="swatch", data_label=str(contender), aria_hidden="true")
+    return tag("svg", line, viewBox="0 0 26 10", class_="swatch", aria_hidden="true")
+
+
+COLUMNS = (
+    ("Test metric and loss", "mean ± standard error over the n final runs that finished, at w, after the last epoch."),
+    (PICTURE.capitalize(), "a dot for each run, a tick at their mean, a line for the interval by Student’s t."),
+    (
+        "Rank",
+        "the places that are possible by these intervals: a range if they overlap, and none for single runs. A run "
+        "that diverged or failed counts as worse than any that finished: the interval of an optimizer that lost runs "
+        "is unbounded on the worse side, so it is ahead of no other.",
+    ),
+    ("Runs lost", "these are not in the means."),
+    (
+        "Time to target",
+        "training seconds without evaluation, mean ± standard error over the runs that reached the target.",
+    ),
+    ("Steps/s", "mean ± standard error. If the error is large, something else used the machine."),
+    (
+        "Good lr",
+        "the range of tested learning rates around the best one whose validation metric is within "
+        f"{100 * MARGIN:g} % of the best, as a factor, out of the declared range. “< ×3.1”: only the best trial is "
+        "within it, and trials are a factor of 3.1 apart on average, so a narrower range cannot be resolved. “At the "
+        "edge”: the best trial is the outermost one.",
+    ),
+)
+"""Columns of the result table, and what they mean."""
 
 
 def notes() -> Markup:
-    """A paragraph on the meaning of the table's columns."""
-    return tag(
-        "p",
-        "Test metric and loss: mean ± standard error over the n final runs that finished, after the last epoch, at the "
-        "point to deploy (w). Rank: the places that are possible by Student’s 95 % intervals; it is a range if "
-        "intervals overlap, and missing for single runs. A run that diverged or failed counts as worse than any that "
-        "finished: the interval of an optimizer that lost runs is unbounded on the worse side, so it is ahead of no "
-        "other. Time to target: training seconds without evaluation, mean over the runs that reached the target. "
-        "Good lr: the range of tested learning rates around the best one whose validation metric is within "
-        f"{100 * MARGIN:g} % of the best, as a factor, out of the declared range. “< ×3.1”: only the best trial is "
-        "within it, and trials are a factor of 3.1 apart on average, so a narrower range cannot be resolved. “At the "
-        "edge”: the best trial is the outermost one. Runs lost: these are not in the means.",
-        class_="quiet notes",
-    )
+    """The meaning of the table's columns."""
+    items = (tag("div", tag("dt", name), tag("dd", text)) for name, text in COLUMNS)
+    return tag("details", tag("summary", "What the columns mean"), tag("dl", *items, class_="facts quiet notes"))
 
 
 def run_table(results: Results) -> Markup:
     """All runs with their settings and how they ended."""
-    names = ("task", "optimizer", "phase", "seed", "settings", "epochs", "status", "seconds", "folder")
+    names = ("task", "optimizer", "phase", "seed", "settings", "result", "epochs", "status", "seconds", "folder")
     head = tag("tr", *(tag("th", name, scope="col") for name in names))
     body = [tag("tr", *(tag("td", text) for text in _run(run))) for run in results.runs]
     body += [
-        tag("tr", *[tag("td", DASH)] * 6, tag("td", f"unreadable: {reason}"), tag("td", DASH), tag("td", folder))
+        tag("tr", *[tag("td", DASH)] * 7, tag("td", f"unreadable: {reason}"), tag("td", DASH), tag("td", folder))
         for folder, reason in results.unreadable.items()
     ]
     body += [tag("tr", *(tag("td", text) for text in _missing(run))) for run in results.missing]
     table = tag("table", tag("thead", head), tag("tbody", *body), class_="runs")
-    summary = tag("summary", f"All {len(body)} runs, with their settings")
-    return tag("details", summary, tag("div", table, class_="scroll", tabindex="0"))
+    summary = tag("summary", f"All {len(body)} runs, with their settings and results")
+    box = tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="All runs")
+    return tag("details", summary, box)
 
 
 def _run(run: StoredRun) -> list[str]:
@@ -233,6 +311,7 @@ def _run(run: StoredRun) -> list[str]:
         f"trial {spec.get('trial', 0)}" if spec["phase"] == "search" else spec["phase"],
         str(spec["seed"]),
         settings(spec["settings"]),
+        _result(run),
         f"{len(run.epochs)} of {spec['epochs']}",
         status if run.counted else f"{status} (from an earlier comparison: not counted)",
         DASH if spent is None else number(spent, 3),
@@ -240,10 +319,18 @@ def _run(run: StoredRun) -> list[str]:
     ]
 
 
+def _result(run: StoredRun) -> str:
+    """The metric that the run is judged by, after its last epoch: of a trial on validation data."""
+    metric = run.settings["task"]["metric"]
+    split = "validation" if run.spec["phase"] == "search" else "test"
+    value = run.last(f"{split}_{metric}")
+    return DASH if value is None else f"{split} {metric} {number(value)}"
+
+
 def _missing(run: MissingRun) -> list[str]:
     phase = "trial" if run.phase == "search" else run.phase
     status = "not begun" if run.failure is None else f"failed before it began: {run.failure}"
-    return [run.task or DASH, run.label or DASH, phase, DASH, DASH, DASH, status, DASH, run.folder]
+    return [run.task or DASH, run.label or DASH, phase, DASH, DASH, DASH, DASH, status, DASH, run.folder]
 
 
 def rerun(results: Results) -> Markup:

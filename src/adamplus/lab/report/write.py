@@ -1,26 +1,27 @@
 """The report of a comparison: files in its folder, and a summary on the terminal."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .._present import console, say, terminal_table
+from .._present import as_typed, console, say, terminal_table
 from .._store import replace_file
 from ..errors import InputError
+from .answers import answer, untuned
 from .figures import figures
 from .formats import LEFT, to_csv, to_latex, to_markdown
 from .page import page
 from .results import Results, read
 from .rows import ContenderRow, grid, rows
 
-NEXT = (
-    "adamplus compare my_task.py: the same for a model of your own (docs/extending.md)",
-    "--optimizers adam-plus,'adam-plus:beta=0.5',muon: other optimizers and settings; --seeds 10: narrower intervals",
-    "adamplus bench step: what a step costs in time and memory",
-)
+TUNE, SEEDS = 5, 10
+"""Trials and seeds that are recommended to those who had fewer."""
 DISPENSABLE = ("test loss", "good lr", "settings", "steps/s", "state, B/param")
 """Columns that a narrow window does without, in the order in which they are left out."""
 
@@ -42,8 +43,23 @@ def show(root: Path, console: Console, *, alone: bool = True) -> None:
         return
     if alone:
         say(console, "What next:")
-        for step in NEXT:
-            say(console, f"  {step}")
+        for command, purpose in next_steps(read(root).comparison):
+            say(console, f"  {purpose}:\n    {as_typed(command)}")
+        say(console, "  A model of your own: write it as a task (docs/extending.md), and compare on its file.")
+
+
+def next_steps(comparison: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Commands that are worth running after a comparison, each with its purpose."""
+    steps, command = [], str(comparison.get("command", ""))
+    if command.startswith("adamplus compare ") and comparison.get("tune") == 0:
+        steps.append(
+            (re.sub(r" --tune 0\b", f" --tune {TUNE}", command), "A search of the settings that nothing chose")
+        )
+    if command.startswith("adamplus compare ") and len(comparison.get("seeds", [])) < SEEDS:
+        more = re.sub(r" --seeds \d+", f" --seeds {SEEDS}", command)
+        steps.append((more, "Narrower intervals; the runs that are there are kept"))
+    steps.append(("adamplus bench step", "What a step costs in time and memory"))
+    return steps
 
 
 def print_report(root: Path, out: Console | None = None) -> Path:
@@ -51,13 +67,16 @@ def print_report(root: Path, out: Console | None = None) -> Path:
     out = out or console()
     results = read(root)
     tables = [rows(results, task) for task in results.tasks]
-    for table in tables:
+    for task, table in zip(results.tasks, tables, strict=True):
         out.print(_terminal_table(table, out.width))
+        say(out, f"{answer(task, table)}\n")
+    if warning := untuned(results.untuned):
+        say(out, f"{warning}\n")
     if results.unreadable:
         first, reason = next(iter(results.unreadable.items()))
         say(out, f"Unreadable runs, which are left out: {len(results.unreadable)}. The first: {first}: {reason}")
     page = _write_all(root, results, tables)
-    say(out, f"Report: {page}")
+    say(out, f"Report: {page} (open it in a browser)")
     return page
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._present import GREY, GRID, draw_curve, draw_legend, drawing, new_figure, save, style
+from .._present import GREY, GRID, draw_curve, draw_legend, drawing, mark_epochs, new_figure, save, styles
 from ..report import StoredRun, curves
 from .experiments import GROWTH, NAMES
 from .growth import growth
@@ -12,6 +12,9 @@ from .stored_runs import ContenderRuns, Stored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+STYLES = dict(zip(NAMES, styles(list(NAMES)), strict=True))
+"""Colour and dash of each optimizer."""
 
 
 def figures(stored: Sequence[Stored], folder: Path) -> list[Path]:
@@ -28,8 +31,6 @@ def figures(stored: Sequence[Stored], folder: Path) -> list[Path]:
 
 
 def _experiment(stored: Stored, folder: Path) -> list[Path]:
-    from matplotlib.ticker import MaxNLocator
-
     figure, panels = new_figure(2)
     found = {name: curves(runs) for name, one in stored.contenders.items() if (runs := _shown(one))}
     tried = {name: one.tried for name, one in stored.contenders.items()}
@@ -38,21 +39,20 @@ def _experiment(stored: Stored, folder: Path) -> list[Path]:
     }
     for axes, panel in zip(panels, stored.experiment.panels.values(), strict=True):
         _draw(axes, found, panel.column)
-        axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=(1, 2, 5, 10)))
+        mark_epochs(axes)
         axes.set_ylabel(panel.title)
         if panel.column.endswith("perplexity"):  # the early epochs of one optimizer would flatten all curves' ends
             _logarithmic(axes)
         if panel.column.endswith("accuracy") and (inset := _inset(axes, found, panel.column)) is not None:
             _draw(inset, found, panel.column)
     figure.suptitle(f"{stored.experiment.title} ({stored.folder})")
-    draw_legend(figure, list(names.values()), [names[name] for name in found])
+    draw_legend(figure, {names[name]: STYLES[name] for name in found})
     return save(figure, folder / f"{stored.folder}-{stored.experiment.name}")
 
 
 def _growth(stored: Sequence[Stored], folder: Path) -> list[Path]:
     figure, panels = new_figure(len(stored))
-    colour, _ = style(list(NAMES).index("adam-plus"))
+    colour, _ = STYLES["adam-plus"]
     for axes, one in zip(panels, stored, strict=True):
         for run in _sums(one):
             steps, sums = zip(*((line["step"], line["norm_sum"]) for line in run.epochs), strict=True)
@@ -72,7 +72,7 @@ def _growth(stored: Sequence[Stored], folder: Path) -> list[Path]:
 def _draw(axes: "Axes", found: Mapping[str, dict[str, Any]], column: str) -> None:
     for name, curve in found.items():
         if column in curve["columns"]:
-            draw_curve(axes, curve["epoch"], curve["columns"][column], list(NAMES).index(name))
+            draw_curve(axes, curve["epoch"], curve["columns"][column], STYLES[name])
 
 
 def _inset(axes: "Axes", found: Mapping[str, dict[str, Any]], column: str) -> "Axes | None":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .. import engines
 from .._compare import Choice, Plan, Request, compare, middle, plan, takes
-from .._present import console, say
+from .._present import console, listed, say
 from .._store import CorruptError, Run, Store, replace_file
 from ..data import SETS, VARIABLE, data_root
 from ..engines import torchrun
@@ -62,7 +62,11 @@ def reproduce(request: ReproduceRequest) -> Reproduction:
                     raise
                 say(console(), f"{name} is left out: {error}")
                 made.failures[name] = str(error)
-        if not torchrun.follows():
+        if torchrun.follows():
+            return made
+        if request.toy:
+            _report_check([name for name, _ in todo], made, request)
+        else:
             _write_page(made, request.out)
     return made
 
@@ -148,9 +152,9 @@ def _compare(
 ) -> dict[str, str]:
     """Run contenders of one experiment, as a comparison in its own folder; returns what failed."""
     comparison = Request(
-        [experiment.task(request.protocol)],
+        [request.task(experiment)],
         labels,
-        seeds=request.seeds,
+        seeds=1 if request.toy else request.seeds,
         tune=request.tune if request.tuned else 0,
         epochs=request.epochs_of(experiment),
         ranges=experiment.searched() if request.tuned else None,
@@ -161,7 +165,7 @@ def _compare(
         out=request.out / request.folder / experiment.name,
         rerun=request.command(experiment.name, optimizers),
     )
-    if request.tuned:
+    if request.tuned or request.toy:
         plan(comparison, torchrun.processes())
     else:
         every = [label for name in experiment.settings for label in request.labels(experiment, name, grid=True)]
@@ -195,6 +199,18 @@ def _has_ended(run: Run) -> bool:
         return (run.end() or {}).get("status") in ("finished", "diverged")
     except CorruptError:
         return False
+
+
+def _report_check(names: Sequence[str], made: Reproduction, request: ReproduceRequest) -> None:
+    """Print whether the set-up works, after toys of these experiments."""
+    if made.failures:
+        return  # which the comparisons have printed
+    say(
+        console(),
+        f"The set-up works for {listed(names)}: data, training, figures and page. The results in "
+        f"{request.out / request.folder} are of toys, and say nothing about the optimizers. The same command without "
+        "--toy runs the experiments; docs/reproduce.md has the times that they take.",
+    )
 
 
 def _write_page(made: Reproduction, out: Path) -> None:

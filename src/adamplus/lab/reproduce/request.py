@@ -14,7 +14,7 @@ from . import readings
 from .experiments import EXPERIMENTS, GROWTH, NAMES, PROTOCOLS, Experiment
 from .readings import READINGS
 
-ALL = "all"
+ALL, TOY = "all", "toy"
 CHOICES = (*EXPERIMENTS, "growth", ALL)
 """The names of experiments, and of several of them together."""
 DATA = Path("DIR")
@@ -48,6 +48,9 @@ class ReproduceRequest:
         (), f"other readings of the paper, combined: {', '.join(READINGS)}. Their runs are kept apart."
     )
     quick: bool = option(False, "a tenth of the epochs, with schedules of the same shape.")
+    toy: bool = option(
+        False, "small models, a few rows, two epochs and one seed: a check of data and installation on a CPU."
+    )
     epochs: int | None = option(None, "epochs per run, instead of the task's.")
     seeds: int = option(3, "final runs of each optimizer.", always=True)
     tune: int = option(8, "trials of each optimizer, in the tuned protocol.", least=0, always=True)
@@ -86,7 +89,9 @@ class ReproduceRequest:
 
     @property
     def folder(self) -> str:
-        """Name of the folder of these runs: one for each protocol, reading and budget."""
+        """Name of the folder of these runs: one for each protocol, reading and budget, and one for toys."""
+        if self.toy:
+            return TOY
         parts = [self.protocol]
         parts += [f"reading-{'+'.join(self.readings)}"] if self.reading else []
         parts += [f"decay-{self.weight_decay:g}"] if self.weight_decay else []
@@ -117,11 +122,15 @@ class ReproduceRequest:
         """Whether settings are searched."""
         return self.protocol == "tuned"
 
+    def task(self, experiment: Experiment) -> str:
+        """Name of the task of an experiment."""
+        return f"{experiment.name}-{TOY}" if self.toy else experiment.task(self.protocol)
+
     def epochs_of(self, experiment: Experiment) -> int:
         """Epochs of every run of an experiment."""
         if self.epochs is not None:
             return self.epochs
-        own = find(experiment.task(self.protocol))[0].epochs
+        own = find(self.task(experiment))[0].epochs
         return max(1, own // 10) if self.quick else own
 
     def comparisons(self) -> list[tuple[str, Sequence[str]]]:
@@ -171,6 +180,13 @@ class ReproduceRequest:
             raise InputError(f"--weight-decay must be at least 0, got {self.weight_decay:g}")
         if self.quick and self.epochs is not None:
             raise InputError("--quick and --epochs cannot be given together: leave one of them out")
+        if self.toy and (self.tuned or self.grid or self.reading or self.choose_after or self.shortened):
+            raise InputError(
+                "--toy is a check with two epochs: leave out --protocol, --quick, --epochs, --grid, --reading and "
+                "--choose-after"
+            )
+        if self.toy and not self.experiments:
+            raise InputError(f"--toy needs experiments to check: name some of {', '.join(CHOICES)}")
         check_least(self)
         if not self.experiments and not self.out.is_dir():
             raise InputError(
