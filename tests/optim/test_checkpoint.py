@@ -82,7 +82,8 @@ def test_a_first_step_that_only_lacks_one_of_both_counts(first: str):
     """A warm-up may start at lr 0, and z_0 = g_0 holds there; a gradient may vanish, and z_0 = 0 holds there."""
     torch.manual_seed(1)
     start = torch.randn(5, dtype=torch.float64)
-    optimizer, reference = (kind([nn.Parameter(start.clone())], lr=0.1) for kind in (AdamPlus, AdamPlusReference))
+    optimizer = AdamPlus([nn.Parameter(start.clone())], lr=0.1)
+    reference = AdamPlusReference([nn.Parameter(start.clone())], lr=0.1)
     for o in (optimizer, reference):
         torch.manual_seed(2)
         for t in range(4):

@@ -42,8 +42,8 @@ class AdamPlus(ExtrapolatingOptimizer):
         eps: ε₀, the smallest value that the step is divided by.
         lookahead: ℓ, how many steps ahead of w gradients are taken. 0 takes them at w. Default: the paper's 1/β − 1.
         weight_decay: λ. The gradient becomes g + λ ŵ.
-        decoupled_weight_decay: shrink w to (1 − lr·λ) w before the step, instead of adding λ ŵ to the gradient. lr·λ
-            may be at most 0.01. For AdamW's decay, pass its lr·λ divided by this lr, which is much larger.
+        decoupled_weight_decay: shrink w to (1 − lr·λ) w before the step, instead of adding λ ŵ to the gradient. For
+            AdamW's decay, pass its lr·λ divided by this lr, which is much larger. Above lr·λ = 0.01 a warning is given.
         maximize: maximize the objective instead of minimizing it.
         foreach: process many tensors per call (True) or one (False). Default: True, unless a parameter is a tensor
             subclass.

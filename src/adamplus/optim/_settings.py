@@ -1,6 +1,7 @@
 """Settings of a parameter group: their ranges, and the errors for values outside of them."""
 
 import math
+import warnings
 from collections.abc import Callable
 from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
@@ -14,7 +15,9 @@ FLAGS = ("decoupled_weight_decay", "maximize", "stacked", "transposed", "keep_di
 EXECUTION_FLAGS = ("foreach", "fused", "capturable", "differentiable", "stochastic_rounding", "skip_nonfinite")
 STATE_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LARGEST_DECAY = 0.01 * (1 + 1e-6)
-"""Largest part of w that decoupled decay may take in a step: half of w is gone after 69 steps. It allows float32."""
+"""Part of w that decoupled decay takes in a step, above which a warning is given: half of w is gone after 69 steps.
+
+It allows for float32."""
 RULES: dict[str, tuple[Callable[[float], bool], tuple[str, str]]] = {
     "lr": (lambda x: 0 <= x < math.inf, ("finite and at least 0", ": to ascend, pass maximize=True")),
     "beta": (lambda x: 0 < x <= 1, ("in (0, 1]", ": it is the weight of the new gradient, 1 − momentum")),
@@ -36,13 +39,14 @@ def check(settings: dict[str, Any]) -> None:
     if state_dtype is not None and state_dtype not in STATE_DTYPES:
         raise TypeError(f"state_dtype must be one of {', '.join(map(str, STATE_DTYPES))} or None, got {state_dtype!r}")
     check_execution(settings)
+    _warn_of_decay(settings)
 
 
 def check_method(settings: dict[str, Any]) -> None:
     """Raise for a setting of the method, however it is executed."""
     for name in ("lr", "beta"):
         check_number(name, _number(name, settings[name]))
-    check_plain({**settings, "lr": _number("lr", settings["lr"])})
+    check_plain(settings)
 
 
 def check_plain(settings: dict[str, Any]) -> None:
@@ -56,20 +60,22 @@ def check_plain(settings: dict[str, Any]) -> None:
         raise ValueError(f"norm_scope must be one of {', '.join(map(repr, SCOPES))}, got {scope!r}")
     for name in [name for name in FLAGS if name in settings]:
         _check_flag(name, settings[name])
-    if settings.get("decoupled_weight_decay") and not isinstance(settings["lr"], Tensor):
-        _check_decay(settings["lr"], settings["weight_decay"])
 
 
-def _check_decay(lr: float, decay: float) -> None:
-    """Raise if decoupled weight decay takes more than a hundredth of w in a step."""
-    if lr * decay <= LARGEST_DECAY:
-        return
-    raise ValueError(
-        f"decoupled weight decay multiplies w by 1 − lr·weight_decay in each step, and lr={lr:g} with "
-        f"weight_decay={decay:g} takes {lr * decay:.2g} of it, which undoes the training: at most {LARGEST_DECAY:.2g} "
-        f"is allowed. lr is about a thousand times AdamW's here: for its decay, pass weight_decay = AdamW's "
-        f"lr·weight_decay / lr (AdamW's defaults, 0.001·0.01, are {1e-5 / lr:.2g} with this lr)"
-    )
+def _warn_of_decay(settings: dict[str, Any]) -> None:
+    """Warn if decoupled weight decay takes more than a hundredth of w in a step.
+
+    It is no error, because it is defined, and because old checkpoints and schedules may have it.
+    """
+    lr, decay = _number("lr", settings["lr"]), settings["weight_decay"]
+    if settings.get("decoupled_weight_decay") and lr * decay > LARGEST_DECAY:
+        warnings.warn(
+            f"decoupled weight decay multiplies w by 1 − lr·weight_decay in each step, and lr={lr:g} with "
+            f"weight_decay={decay:g} takes {lr * decay:.2g} of it. More than {LARGEST_DECAY:.2g} undoes the training. "
+            "lr is about a thousand times AdamW's here: for its decay, pass weight_decay = AdamW's lr·weight_decay / lr "
+            f"(AdamW's defaults, 0.001·0.01, are {1e-5 / lr:.2g} with this lr)",
+            stacklevel=6,  # the line that makes the optimizer
+        )
 
 
 def check_number(name: str, value: float) -> None:

@@ -119,7 +119,7 @@ def table1(
 ) -> None:
     """Measure the paper's Table 1 with all methods tuned alike. A killed command continues when it is given again."""
     request = Table1Request(method, problem, epsilon, variant_epsilons, runs, tuning_runs, workers)
-    _measure(request, lambda asked, tell: measure_table1(asked, out, tell), out)
+    _measure(request, lambda request, report: measure_table1(request, out, report), out)
     remove_parts(out)
 
 
