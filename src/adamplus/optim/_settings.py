@@ -72,8 +72,8 @@ def _warn_of_decay(settings: dict[str, Any]) -> None:
         warnings.warn(
             f"decoupled weight decay multiplies w by 1 − lr·weight_decay in each step, and lr={lr:g} with "
             f"weight_decay={decay:g} takes {lr * decay:.2g} of it. More than {LARGEST_DECAY:.2g} undoes the training. "
-            "lr is about a thousand times AdamW's here: for its decay, pass weight_decay = AdamW's lr·weight_decay / lr "
-            f"(AdamW's defaults, 0.001·0.01, are {1e-5 / lr:.2g} with this lr)",
+            "lr is about a thousand times AdamW's here: for its decay, pass weight_decay = AdamW's lr·weight_decay / "
+            f"lr (AdamW's defaults, 0.001·0.01, are {1e-5 / lr:.2g} with this lr)",
             stacklevel=6,  # the line that makes the optimizer
         )
 
