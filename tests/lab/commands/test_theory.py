@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from adamplus.cli import app
 from adamplus.lab.commands import theory as commands
 from adamplus.lab.errors import InputError
+from adamplus.lab.measured_theory._methods import METHODS
 from adamplus.lab.measured_theory.measurement import in_processes, measure
-from adamplus.lab.measured_theory.windows import METHODS
 
 RESULTS = Path(__file__).parents[3] / "results" / "theory"
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from adamplus import AdamPlusReference
-from adamplus.lab.measured_theory import rules, search, table1
+from adamplus.lab.measured_theory import search, table1
+from adamplus.lab.measured_theory._methods import BLOCK, METHODS, SHARES, STEPS, Sampler, rules
 from adamplus.lab.measured_theory.request import Table1Request
-from adamplus.lab.measured_theory.rules import BLOCK, Sampler
 from adamplus.lab.measured_theory.search import (
     CRITERIA,
     Case,
@@ -25,7 +25,6 @@ from adamplus.lab.measured_theory.search import (
     tune,
     walk,
 )
-from adamplus.lab.measured_theory.windows import METHODS, SHARES, STEPS
 from adamplus.theory.problems import DoubleWell
 
 RUNS, BATCH, SEED = 5, 4, 3

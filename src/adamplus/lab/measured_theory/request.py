@@ -8,9 +8,9 @@ from typing import Any
 from .._compare import split_list
 from ..errors import InputError, nearest
 from . import search
+from ._methods import METHODS
 from .measurement import PROBLEMS
 from .theorems import PROVED
-from .windows import METHODS
 
 SMALLEST = 1e-6
 """Smallest ε that is allowed: smaller ones take too long."""

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from adamplus.theory.problems import DoubleWell, Valley
 
-from .rules import Rule, Sampler
+from ._methods import METHODS, SHARES, STEPS, Group, Rule, Sampler
 from .walks import Curve
-from .windows import METHODS, SHARES, STEPS, Group
 
 CRITERIA = ("last", "average", "random")
 PROBLEMS: dict[str, dict[str, Any]] = {

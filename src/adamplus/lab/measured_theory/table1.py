@@ -106,7 +106,9 @@ def _stored(path: Path) -> dict[str, Any] | None:
 def _code() -> str:
     """Digest of the code that decides the numbers."""
     folder = Path(__file__).parent
-    return " ".join(digest(folder / f"{name}.py")[:16] for name in ("search", "windows", "rules", "walks"))
+    return " ".join(
+        digest(folder / f"{name}.py")[:16] for name in ("search", "_methods/windows", "_methods/rules", "walks")
+    )
 
 
 def _line(part: dict[str, Any]) -> str:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._present import COLOURS, drawing, save, tidy
+from ._methods import METHODS
 from .figures import DPI, draw_guides, draw_line, draw_names, minor_label
 from .table1_report import FULL, HEADS, NAMES, problems, reached, slope_of
-from .windows import METHODS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

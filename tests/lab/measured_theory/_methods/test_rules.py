@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from adamplus import AdamPlusReference, rivals
-from adamplus.lab.measured_theory import rules
-from adamplus.lab.measured_theory.rules import Rule, Sampler
+from adamplus.lab.measured_theory._methods import Rule, Sampler, rules
 from adamplus.lab.measured_theory.walks import OptimizerWalk
 from adamplus.theory.problems import DoubleWell
 

@@ -22,8 +22,8 @@ from torch import Tensor
 from adamplus import rivals
 from adamplus.theory.problems import DoubleWell
 
+from ..methods import whole
 from . import rules
-from .methods import whole
 
 STEPS: tuple[float, ...] = tuple(2.0**power for power in range(-3, 6))
 """Step sizes of every method, in the units above."""
