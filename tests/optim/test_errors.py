@@ -2,6 +2,7 @@
 
 import copy
 import math
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -72,6 +73,7 @@ def test_a_group_may_have_keys_of_its_user():
     assert optimizer.param_groups[0]["name"] == "head"
 
 
+@pytest.mark.parametrize("cls", [AdamPlus, NAdamPlus, NIGT])
 @pytest.mark.parametrize(
     ("lr", "decay", "words"),
     [
@@ -79,17 +81,38 @@ def test_a_group_may_have_keys_of_its_user():
         (torch.tensor(0.25), 0.05, r"lr=0.25 with weight_decay=0.05 takes 0.013 of it"),
     ],
 )
-def test_strong_decoupled_decay_is_warned_of(lr: float | torch.Tensor, decay: float, words: str):
+def test_strong_decoupled_decay_is_warned_of_once(cls: Any, lr: float | torch.Tensor, decay: float, words: str):
+    w = nn.Parameter(torch.ones(1))
     with pytest.warns(UserWarning, match=words) as found:
-        AdamPlus([nn.Parameter(torch.ones(1))], lr=lr, weight_decay=decay, decoupled_weight_decay=True)
-    assert found[0].filename == __file__
-    AdamPlus([nn.Parameter(torch.ones(1))], lr=lr, weight_decay=decay)  # coupled decay has other units
+        optimizer = cls([w], lr=lr, weight_decay=decay, decoupled_weight_decay=True)
+    assert [Path(one.filename) for one in found] == [Path(__file__)]
+    optimizer.load_state_dict(optimizer.state_dict())  # which asks for nothing new
+    cls([w], lr=lr, weight_decay=decay)  # coupled decay has other units
+    cls([{"params": [w], "lr": 1e-3}], lr=lr, weight_decay=decay, decoupled_weight_decay=True)  # no group has this lr
 
 
 def test_strong_decoupled_decay_of_a_group_is_warned_of():
     optimizer = AdamPlus([nn.Parameter(torch.ones(1))], lr=0.5, weight_decay=0.01, decoupled_weight_decay=True)
     with pytest.warns(UserWarning, match=r"takes 0\.02 of it"):
         optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))], "lr": 2.0})
+
+
+def test_nigt_explains_keywords_by_its_own():
+    w = [nn.Parameter(torch.ones(1))]
+    unknown: Any = [{"betas": (0.9, 0.999)}, {"momentm": 0.9}, {"nesterov": True}]
+    for settings, words in zip(
+        unknown, [r"Pass momentum = betas\[0\]", "did you mean momentum", "NIGT has no nesterov"], strict=True
+    ):
+        with pytest.raises(TypeError, match=words):
+            NIGT(w, **settings)
+
+
+def test_groups_of_a_subclass_may_have_its_own_keywords():
+    class Scaled(AdamPlus):
+        def __init__(self, params: Any, momentum: float = 0.9, **settings: Any) -> None:
+            super().__init__(params, beta=1 - momentum, **settings)
+
+    assert Scaled([{"params": [nn.Parameter(torch.ones(1))], "momentum": 0.5}]).param_groups[0]["momentum"] == 0.5
 
 
 def test_spectral_plus_may_decay_more():

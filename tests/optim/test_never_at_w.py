@@ -1,6 +1,7 @@
 """A run that never puts w into its parameters leaves a message in the log when the process ends. No other does."""
 
 import copy
+import io
 import logging
 import pickle
 import subprocess
@@ -108,6 +109,36 @@ def test_a_run_that_failed_is_not_reported(report: Callable[[], list[str]], monk
     trained()
     monkeypatch.setattr(sys, "last_value", ZeroDivisionError(), raising=False)
     assert not report()
+
+
+def test_eval_before_the_first_step_does_not_count(report: Callable[[], list[str]]):
+    """Trainers evaluate once before they train, to check that evaluation works."""
+    model = small_model()
+    optimizer = AdamPlus(model.parameters(), lr=0.01).eval().train()
+    train(model, optimizer, range(ENOUGH))
+    assert report()
+
+
+def test_a_forked_process_does_not_report(report: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch):
+    trained()
+    monkeypatch.setattr("os.getpid", lambda: 0)
+    assert not report()
+
+
+def test_a_closed_stream_of_the_log_prints_no_traceback(
+    report: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
+):
+    trained()
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    stream.close()
+    logging.getLogger("adamplus").addHandler(handler)
+    try:
+        assert report()
+    finally:
+        logging.getLogger("adamplus").removeHandler(handler)
+    assert capsys.readouterr().err == ""
+    assert logging.raiseExceptions
 
 
 def test_only_the_first_rank_reports(report: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch):

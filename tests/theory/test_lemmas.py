@@ -104,6 +104,13 @@ class TestLemma3:
         assert lemma3(8, 0.001, beta=0.25, L_H=4, sigma=4, batch=4) == pytest.approx(7 + 0.25 * 4**0.75 + 40.96)
 
 
+@pytest.mark.parametrize("lemma", [lemma1, lemma3])
+@pytest.mark.parametrize("bad", [{"beta": 0.0}, {"batch": 0}, {"L_H": -1.0}, {"sigma": math.nan}])
+def test_lemmas_refuse_constants_that_no_problem_has(lemma: Any, bad: dict[str, float]):
+    with pytest.raises(ValueError, match=f"{next(iter(bad))} must be finite"):
+        lemma(**{"error": 1.0, "movement": 1.0, "beta": 0.5, "L_H": 1.0, "sigma": 1.0, **bad})
+
+
 class TestTheSecondConclusionOfTheorem2:
     def test_by_hand(self):
         # T = 10⁶, β = 10⁻⁴; σ₀ = 16/√16 = 4 and σ_m = 16/√256 = 1: E δ₁^(3/2) ≤ 2 · 8

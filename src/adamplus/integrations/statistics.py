@@ -7,9 +7,14 @@ OPTIMIZERS: tuple[type[AdamPlus], type[SpectralPlus]] = (AdamPlus, SpectralPlus)
 
 
 def statistics(optimizer: AdamPlus | SpectralPlus, prefix: str = "optimizer/") -> dict[str, float]:
-    """‖z‖, η and Σ‖z‖ of the first group, and the number of skipped steps if steps may be skipped."""
+    """‖z‖, η and Σ‖z‖ of the first group, and the number of skipped steps if steps may be skipped.
+
+    SpectralPlus has no Σ‖z‖.
+    """
     stats = optimizer.stats()
-    values = {"norm": stats.norm, "eta": stats.eta, "norm_sum": stats.norm_sum}
+    values = {"norm": stats.norm, "eta": stats.eta}
+    if not isinstance(optimizer, SpectralPlus):
+        values["norm_sum"] = stats.norm_sum
     if optimizer.defaults.get("skip_nonfinite"):
         values["skipped"] = stats.skipped
     return {f"{prefix}{name}": value for name, value in values.items()}

@@ -155,6 +155,7 @@ class AdamPlus(ExtrapolatingOptimizer):
             raise ValueError("process_group is one for all groups: pass it to the optimizer")
         if self.process_group is not None and settings["norm_scope"] != "global":
             raise ValueError('process_group joins shares of one global vector: it needs norm_scope="global"')
+        _settings.warn_of_decay(settings)
 
     def _check_parameters(self, group: dict[str, Any]) -> None:
         refuse_fused(self.param_groups, self.state)

@@ -8,6 +8,7 @@ from torch.distributed import ProcessGroup
 from torch.optim.optimizer import ParamsT
 
 from ._adam_plus import AdamPlus
+from ._foreign import refuse_unknown
 from ._settings import NormScope
 
 
@@ -105,6 +106,9 @@ class NIGT(AdamPlus):
             raise TypeError("NIGT has beta_power=0 and norm_power=1: AdamPlus takes other powers")
         if "beta" in options:
             raise TypeError("NIGT takes momentum, which is 1 − beta")
+        if "betas" in options:
+            raise TypeError("NIGT has no betas: it has one moving average. Pass momentum = betas[0]")
+        refuse_unknown(type(self).__name__, options, ["lr", "momentum", *Options.__annotations__])
         super().__init__(params, lr, _beta(momentum), beta_power=0.0, norm_power=1.0, **options)
 
     def _check(self, settings: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
 import torch
@@ -55,7 +56,7 @@ class ExtrapolatingOptimizer(Switchable):
 
     def _check_group(self, settings: dict[str, Any], given: dict[str, Any]) -> None:
         """Raise for a new group that has these settings, of which these were given and the others are defaults."""
-        _foreign.refuse(type(self).__name__, given)
+        _foreign.refuse(type(self).__name__, given.keys() - signature(type(self)).parameters)
         self._check(settings)
 
     def _check_saved(self, settings: dict[str, Any]) -> None:
@@ -264,8 +265,8 @@ class ExtrapolatingOptimizer(Switchable):
         }
 
     def __repr__(self) -> str:
-        """The settings of each group, and where the parameters are."""
-        lines = [f"{type(self).__name__} (", f"parameters at {'ŵ, to train' if self.training else 'w, to evaluate'}"]
+        """The mode and the settings of each group. In ASCII, which every console can print."""
+        lines = [f"{type(self).__name__} (", f"mode: {'train' if self.training else 'eval'}"]
         for i, group in enumerate(self.param_groups):
             count = len(group["params"])
             lines += [f"Parameter Group {i}", f"    params: {count} tensor{'s' * (count != 1)}"]

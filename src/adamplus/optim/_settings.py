@@ -1,6 +1,7 @@
 """Settings of a parameter group: their ranges, and the errors for values outside of them."""
 
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from numbers import Real
@@ -15,9 +16,7 @@ FLAGS = ("decoupled_weight_decay", "maximize", "stacked", "transposed", "keep_di
 EXECUTION_FLAGS = ("foreach", "fused", "capturable", "differentiable", "stochastic_rounding", "skip_nonfinite")
 STATE_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LARGEST_DECAY = 0.01 * (1 + 1e-6)
-"""Part of w that decoupled decay takes in a step, above which a warning is given: half of w is gone after 69 steps.
-
-It allows for float32."""
+"""Part of w that decoupled decay may take in a step without a warning. It allows for float32."""
 RULES: dict[str, tuple[Callable[[float], bool], tuple[str, str]]] = {
     "lr": (lambda x: 0 <= x < math.inf, ("finite and at least 0", ": to ascend, pass maximize=True")),
     "beta": (lambda x: 0 < x <= 1, ("in (0, 1]", ": it is the weight of the new gradient, 1 − momentum")),
@@ -39,7 +38,6 @@ def check(settings: dict[str, Any]) -> None:
     if state_dtype is not None and state_dtype not in STATE_DTYPES:
         raise TypeError(f"state_dtype must be one of {', '.join(map(str, STATE_DTYPES))} or None, got {state_dtype!r}")
     check_execution(settings)
-    _warn_of_decay(settings)
 
 
 def check_method(settings: dict[str, Any]) -> None:
@@ -62,20 +60,28 @@ def check_plain(settings: dict[str, Any]) -> None:
         _check_flag(name, settings[name])
 
 
-def _warn_of_decay(settings: dict[str, Any]) -> None:
+def warn_of_decay(settings: dict[str, Any]) -> None:
     """Warn if decoupled weight decay takes more than a hundredth of w in a step.
 
-    It is no error, because it is defined, and because old checkpoints and schedules may have it.
+    It is no error, because it is defined, and only for new groups: a checkpoint must load, and a schedule go on.
     """
     lr, decay = _number("lr", settings["lr"]), settings["weight_decay"]
-    if settings.get("decoupled_weight_decay") and lr * decay > LARGEST_DECAY:
+    if settings["decoupled_weight_decay"] and lr * decay > LARGEST_DECAY:
         warnings.warn(
             f"decoupled weight decay multiplies w by 1 − lr·weight_decay in each step, and lr={lr:g} with "
-            f"weight_decay={decay:g} takes {lr * decay:.2g} of it. More than {LARGEST_DECAY:.2g} undoes the training. "
-            "lr is about a thousand times AdamW's here: for its decay, pass weight_decay = AdamW's lr·weight_decay / "
-            f"lr (AdamW's defaults, 0.001·0.01, are {1e-5 / lr:.2g} with this lr)",
-            stacklevel=6,  # the line that makes the optimizer
+            f"weight_decay={decay:g} takes {lr * decay:.2g} of it. With 0.01, half of w is gone after 69 steps. lr "
+            "is about a thousand times AdamW's here: for its decay, pass weight_decay = AdamW's "
+            f"lr·weight_decay / lr (AdamW's defaults, 0.001·0.01, are {1e-5 / lr:.2g} with this lr)",
+            stacklevel=_frames_inside() + 1,
         )
+
+
+def _frames_inside() -> int:
+    """Number of frames between the caller and the first one that belongs to neither this package nor torch."""
+    frame, count = sys._getframe(1), 0
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("adamplus", "torch"):
+        frame, count = frame.f_back, count + 1
+    return count
 
 
 def check_number(name: str, value: float) -> None:

@@ -39,6 +39,8 @@ def lemma1(error: float, movement: float, beta: float, L_H: float, sigma: float,
         >>> adamplus.theory.lemma1(error=4.0, movement=0.0, beta=0.5, L_H=1, sigma=1)    # 3/4 · 4 + 2/4
         3.5
     """
+    require_numbers(error=error, movement=movement, L_H=L_H, sigma=sigma)
+    require_positive(beta=beta, batch=batch)
     return (1 - beta / 2) * error + 2 * beta**2 * sigma**2 / batch + C * L_H**2 * movement / beta**3
 
 
@@ -173,5 +175,7 @@ def lemma3(error: float, movement: float, beta: float, L_H: float, sigma: float,
         >>> adamplus.theory.lemma3(error=8.0, movement=0.0, beta=0.25, L_H=1, sigma=1)    # 7/8 · 8 + 2/8
         7.25
     """
+    require_numbers(error=error, movement=movement, L_H=L_H, sigma=sigma)
+    require_positive(beta=beta, batch=batch)
     noise = 2 * beta**1.5 * (sigma**2 / batch) ** 0.75
     return (1 - beta / 2) * error + noise + 320 * L_H**1.5 * movement / beta**2
