@@ -72,7 +72,7 @@ def test_the_guide_has_the_measured_table():
 
 
 def test_the_guide_reads_the_table_as_it_is():
-    """Every figure of the paragraph on averaging, extrapolation and the adaptive step, and only resolved orderings."""
+    """Every figure of the paragraphs on averaging, extrapolation and the adaptive step."""
     page = " ".join((ROOT / "docs" / "theory.md").read_text().split())
     rows = {(row["problem"], row["method"]): row for row in measured("table1")["rows"]}
 
@@ -89,14 +89,10 @@ def test_the_guide_reads_the_table_as_it_is():
     assert f"Adam⁺ needs {last['adam-plus']} at ŵ and {average['adam-plus']} at w" in page
     assert f"the same step needs {average['adam-plus-plain']}." in page
     assert f"evaluations fall to {average['adam-plus-floor']}" in page
-    texts = {m: _tables.slope_text(slope(m), 7) for m in ("adam-plus", "sgd-ema", "adam-plus-floor")}
-    assert f"slope at w, {texts['adam-plus']}, is above that of SGD's average, {texts['sgd-ema']}" in page
-    assert f"under √‖z‖ it is {texts['adam-plus-floor']}" in page
-    assert slope("adam-plus").differs_from(slope("sgd-ema"))
-    assert slope("adam-plus").differs_from(slope("adam-plus-floor"))
-    assert not slope("adam-plus-floor").differs_from(slope("sgd-ema"))
+    texts = [_tables.slope_text(slope(m), 7) for m in ("adam-plus", "sgd-ema", "adam-plus-floor")]
+    assert "Its slope at w is {} here, SGD's {}, and with the bound {}.".format(*texts) in page
     on_the_well = [needed(m, "average", "double-well") for m in METHODS if m == "sgd-ema" or m.startswith("adam-plus")]
-    assert f"agree within 30 %: {on_the_well[0]} to {on_the_well[1]} at an average" in page
+    assert f"agree within 30 %: {on_the_well[0]} to {on_the_well[1]}." in page
 
 
 def test_the_guide_has_at_most_1200_words():
