@@ -101,7 +101,7 @@ def train(name: str, candidate: Candidate, seed: int, device: str) -> dict[str, 
     history: list[dict[str, float]] = []
     for epoch in range(epochs):
         history.append(learner.epoch(epoch, history))
-        if divergence(history[-1]) is not None:
+        if divergence(history[-1], task.metric) is not None:
             break
     last = history[-1]
     return {
@@ -111,7 +111,7 @@ def train(name: str, candidate: Candidate, seed: int, device: str) -> dict[str, 
         "metric": task.metric,
         "better": task.better,
         "start": start,
-        "value": None if divergence(last) is not None else last[metric],
+        "value": None if divergence(last, task.metric) is not None else last[metric],
         "value_at_w_hat": last.get(f"{metric}_hat"),
         "first_norm": norm,
         "lr": learner.scheduled.initial_groups[0]["lr"],
@@ -166,7 +166,10 @@ def regrets(runs: list[dict[str, Any]]) -> dict[tuple[str, Candidate], float]:
 
 
 def rows(runs: list[dict[str, Any]], candidates: list[Candidate], names: list[str]) -> list[list[str]]:
-    """Rows of a table: the metric of each candidate on each task with its regret, and the mean and worst regret."""
+    """Rows of a table: the metric of each candidate on each task with its regret, and the mean and worst regret.
+
+    Only the tasks for a CPU count for the last two.
+    """
     found = regrets(runs)
     table: list[list[str]] = []
     for candidate in candidates:
@@ -174,21 +177,24 @@ def rows(runs: list[dict[str, Any]], candidates: list[Candidate], names: list[st
         for name in names:
             values = [run["value"] for run in runs if key(run)[:2] == (name, candidate)]
             if not values:
-                row.append("not measured yet")
+                row.append("–")
                 continue
-            known.append(found[name, candidate])
+            if name in TASKS:
+                known.append(found[name, candidate])
             finite = [value for value in values if value is not None]
             text = f"{statistics.mean(finite):.3g}" if len(finite) == len(values) else "diverged"
             row.append(f"{text} ({found[name, candidate]:.2f})")
-        complete = len(known) == len([name for name in names if name in TASKS])
+        complete = len(known) == len(TASKS)
         row += [f"{statistics.mean(known):.3f}", f"{max(known):.2f}"] if complete else ["–", "–"]
         table.append(row)
     return table
 
 
 def markdown(runs: list[dict[str, Any]]) -> str:
-    """All tables."""
-    names = [*TASKS, *GPU_TASKS]
+    """All tables, of the tasks that have runs, and the names of the others."""
+    measured = {run["task"] for run in runs}
+    names = [name for name in (*TASKS, *GPU_TASKS) if name in measured]
+    missing = [name for name in (*TASKS, *GPU_TASKS) if name not in measured]
     kinds = [
         ("Adam⁺ by lr (α)", [c for c in CANDIDATES if c.optimizer == "adam-plus" and c.unit == "lr"]),
         ("Adam⁺ by η of the first step, in SGD's units", [c for c in CANDIDATES if c.unit == "sgd"]),
@@ -200,6 +206,8 @@ def markdown(runs: list[dict[str, Any]]) -> str:
         heading = [title, *names, "mean regret", "worst regret"]
         lines = [heading, ["---"] * len(heading), *rows(runs, candidates, names)]
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    if missing:
+        parts.append(f"Not measured yet: {', '.join(missing)}.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,7 +1,8 @@
 """Hooks of the site: results, examples and others become pages, and links into the repository work.
 
 Pages link to each other by their places in the repository, as they are read there. In the site, a link to a page or
-picture of the site leads there. A link to any other file leads to `repo_url` of mkdocs.yml, and is text without it.
+picture of the site leads there. A link to any other file, or to one that `exclude_docs` names, leads to `repo_url` of
+mkdocs.yml, and is text without it.
 """
 
 import base64
@@ -73,7 +74,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         place = PAGES.get(path, path.removeprefix("docs/"))
         if path.startswith(("docs/", "examples/", "results/")) or path in PAGES:
             for found in (place, f"{place}/README.md", re.sub(r"\.(py|ipynb)$", ".md", place)):
-                if files.get_file_from_path(found) is not None:
+                file = files.get_file_from_path(found)
+                if file is not None and not file.inclusion.is_excluded():
                     return f"{image}[{text}]({relpath(found, join(here, '..') or '.')}{anchor})"
         if not (ROOT / path).exists():
             return link[0]  # mkdocs reports it

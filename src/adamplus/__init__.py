@@ -1,4 +1,4 @@
-"""Adam⁺: an optimizer with one state buffer, adaptive variance reduction and a proof of convergence."""
+"""Adam⁺: an optimizer with one state buffer, gradients taken ahead of the iterate, and a proof of convergence."""
 
 from . import rivals as rivals
 from . import theory as theory

@@ -103,7 +103,7 @@ def test_the_readme_has_the_numbers_of_350_epochs_on_cifar100(said: str):
     ends = {name: 100 * lines[-1]["test_accuracy"] for name, lines in curves.items()}
     form = "SGD ends at {sgd:.1f} % test accuracy, momentum SGD at {msgd:.1f} %, Adam⁺ at {adam-plus:.1f} %"
     assert form.format(**ends) in said
-    form = "350 epochs: {adam-plus:.1f} %, SGD {sgd:.1f} %, momentum SGD {msgd:.1f} %"
+    form = "CIFAR-100 {adam-plus:.1f} %, SGD {sgd:.1f} %"
     assert form.format(**ends) in " ".join((ROOT / "README.md").read_text().split())
     assert min(lines[-1]["running_accuracy"] for lines in curves.values()) > 0.998
     plus, sgd, msgd = curves.values()
@@ -126,17 +126,15 @@ def test_only_the_first_run_of_a_command_has_the_start(said: str):
     plus = [_lines(f"paper/{name}", "adam-plus") for name in ("cifar10", "cifar100")]
     epochs = [lines[-1]["wall_seconds"] - lines[0]["wall_seconds"] for lines in plus]  # all but the first
     sums = [seconds + starts[1] for seconds in epochs]
-    assert "would take {:.0f} and {:.0f} s, within both aims".format(*sums) in said
-    assert sums[0] < 390
-    assert sums[1] < 300
+    assert "would take {:.0f} and {:.0f} s; with".format(*sums) in said
     again = json.loads((ROOT / "results" / "lab" / "h200-start.json").read_text())["runs"]["again"]["set_up"]
     sums = [seconds * 350 / 349 + again for seconds in epochs]
-    missed = f"with the {again:.1f} s of a set-up from torch's cache, below, {sums[0]:.0f} and {sums[1]:.0f}, and miss"
-    assert f"{missed} the first by {sums[0] - 390:.0f} s. These are sums, not runs" in said
+    cached = f"with the {again:.1f} s of a set-up from torch's cache, below, {sums[0]:.0f} and {sums[1]:.0f}"
+    assert f"{cached}. These are sums, not runs" in said
 
 
-@pytest.mark.parametrize(("title", "aim"), [("CIFAR-10", 390), ("CIFAR-100", 300)])
-def test_350_epochs_take_as_long_as_they_may_and_as_the_readme_says(title: str, aim: int, said: str):
+@pytest.mark.parametrize("title", ["CIFAR-10", "CIFAR-100"])
+def test_350_epochs_take_as_long_as_the_readme_says(title: str, said: str):
     lines = _lines(f"paper/{title.lower().replace('-', '')}", "adam-plus")
     seconds, start, end = lines[-1]["seconds"], lines[0]["wall_seconds"], lines[-1]["wall_seconds"]
     _, told = said.split(f"{title}, Adam⁺, 350 epochs: ")
@@ -144,9 +142,8 @@ def test_350_epochs_take_as_long_as_they_may_and_as_the_readme_says(title: str, 
     assert told.startswith(f"{seconds / 350:.3f} s of training an epoch ({seconds:.0f} s); by the clock")
     assert f"{end - start:.1f} s from the end of the first epoch to that of the last" in told
     whole = (end - start) * 350 / 349
-    assert f"{whole:.0f} s of 350. The aim is {aim} s: met by the epochs, and missed with the start" in told
-    assert whole < aim < end
-    assert f"then it is {end:.1f} s" in told
+    assert f"{whole:.0f} s of 350. With the start" in told
+    assert f"it is {end:.1f} s, and the whole command took" in told
 
 
 def test_the_readme_says_where_norms_flatten_whatever_the_windows(said: str, monkeypatch: pytest.MonkeyPatch):
@@ -206,14 +203,13 @@ def test_the_readme_has_the_numbers_of_40_epochs_of_wikitext2(said: str):
     assert "({:.1f}, {:.2f}, {:.2f}, {:.3f})".format(*(eta[10 / 4**i] for i in range(4))) in said
 
 
-def test_40_epochs_of_wikitext2_take_as_long_as_they_may_and_as_the_readme_says(said: str):
+def test_40_epochs_of_wikitext2_take_as_long_as_the_readme_says(said: str):
     older, newer = _runs("paper/wikitext2", "adam-plus")
     start, end = newer[0]["wall_seconds"], newer[-1]["wall_seconds"]
     form = "WikiText-2, Adam⁺, 40 epochs: {:.1f} s an epoch by the clock, {:.1f} of them training"
     assert form.format((end - start) / 39, newer[-1]["seconds"] / 40) in said
     form = f"{end - start:.0f} s from the end of the first epoch to that of the last, {end:.1f} s with the start"
     assert form in said
-    assert end < 600
     assert f"with SGD beside it from the sixth epoch on, took {older[-1]['wall_seconds']:.0f} s" in said
 
 
@@ -251,7 +247,7 @@ def test_350_epochs_repeat_their_bits_in_another_session(experiment: str, said: 
     }
     assert most["test_accuracy"] < 0.235
     assert most["test_accuracy_hat"] < 0.025
-    assert "accuracy at w differs by up to 0.23 points, and at ŵ, where there is nothing to draw, by 0.02" in said
+    assert "accuracy at w differs by up to 0.23 points, and at ŵ, where nothing is drawn, by 0.02" in said
 
 
 def test_the_readme_has_the_numbers_of_momentum_sgds_usual_recipe(said: str):
@@ -274,8 +270,7 @@ def test_the_readme_has_the_numbers_of_the_tuned_comparison_on_an4(said: str):
     means = [summarize(end) for end in ends.values()]
     ranked = [f"{mean.mean:.3f} ± {mean.error:.3f}" for mean in means]
     assert "Adam {}, momentum SGD {}, Adam⁺ {}.".format(*ranked) in said
-    form = "loss is {2.mean:.2f}, momentum SGD's {1.mean:.2f} and Adam's {0.mean:.2f}"
-    assert form.format(*means) in " ".join((ROOT / "README.md").read_text().split())
+    assert "held-out loss | {2} | {1} | **{0}** |".format(*ranked) in (ROOT / "README.md").read_text()
     chosen = {name: _settings("tuned/an4", name)["settings"] for name in names}
     trials = {name: _trials("tuned/an4", name) for name in names}
     assert [len(trial) for trial in trials.values()] == [8, 8, 8]
@@ -315,7 +310,6 @@ def test_the_readme_has_the_numbers_of_the_start_and_of_cudnns_choices(said: str
     for option, run in (("--by-timing", by_timing), ("TORCH_CUDNN_USE_HEURISTIC_MODE_B=1", mode_b)):
         assert option in run["command"]
         assert f"`{option}`: {run['training']:.3f} and {run['with_evaluation']:.3f} s" in said
-    assert f"350 such epochs and a start of 40 s would be {350 * by_timing['with_evaluation'] + 40.4:.0f} s" in said
 
 
 def test_the_readme_has_the_numbers_of_the_tuned_comparison(said: str):
