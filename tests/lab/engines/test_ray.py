@@ -62,6 +62,17 @@ def test_a_ray_cluster_that_cannot_be_reached_is_reported(tmp_path: Path, monkey
         execute(find("ray"), [], tmp_path)
 
 
+def test_a_start_of_ray_that_takes_too_long_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ray = pytest.importorskip("ray")
+
+    def too_slow(*_: object, **__: object) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", too_slow)
+    with pytest.raises(InputError, match=r"Ray did not start: The current node .* use --engine local"):
+        execute(find("ray"), [], tmp_path)
+
+
 def test_a_ray_worker_that_does_not_see_the_store_sends_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("ray")
     from adamplus.lab.engines import ray

@@ -65,6 +65,11 @@ def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
                 f"{error}: check that RAY_ADDRESS is the address of a running cluster. If it requires a token, set its "
                 "RAY_AUTH_MODE and RAY_AUTH_TOKEN here"
             ) from None
+        except Exception as error:  # Ray has no class of its own for a start that took too long
+            raise InputError(
+                f"Ray did not start: {error} If this machine is busy, give the same command again later, or use "
+                "--engine local"
+            ) from error
     try:
         yield execute
     finally:
