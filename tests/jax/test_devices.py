@@ -33,7 +33,7 @@ def test_sharded_runs_are_the_run_on_one_device_and_gather_nothing(quick: bool):
         assert float(found[f"{run}, error"]) <= 1e-12, run  # float64: sums over shards have another order
         assert found[f"{run}, compilations"] == "1", run
         assert found[f"{run}, shardings"] == "equal", run
-    # the norm over all shards sends one scalar
+    # the norm over all shards sends two scalars: the largest entry, and the sum of squares
     for layout in LAYOUTS:
         if not quick or f"adam_plus, {layout}" in QUICK:
             sent = "none" if layout == "data parallel" else "all-reduce of f64[]"

@@ -1,6 +1,6 @@
 """Directions of `spectral_plus` and the routing of leaves to them."""
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -99,6 +99,18 @@ def test_layouts_are_matrices_of_their_axes():
         ("pos_embedding", (1, 16, 8), Sign()),
         ("lm_head/kernel", (8, 100), Sign()),
         ("temperature", (), Sign()),
+        ("wte/embedding", (100, 8), Sign()),
+        ("Embed_0/embedding", (100, 8), Sign()),
+        ("embed/embeddings", (100, 8), Sign()),
+        ("encoder/positions", (16, 8), Sign()),
+        ("cls_token", (1, 4, 8), Sign()),
+        ("head", (8, 100), Sign()),
+        ("model/classifier/kernel", (8, 100), Sign()),
+        ("text_embedder/layers_0/mlp/kernel", (8, 16), Spectral()),
+        ("decomposition/kernel", (8, 16), Spectral()),
+        ("classifier/Dense_0/kernel", (8, 16), Spectral()),
+        ("heads/0/query/kernel", (8, 2, 4), Spectral(output=(-2, -1))),
+        ("encoder/score/kernel", (8, 16), Spectral()),
     ],
 )
 def test_the_default_geometry(path: str, shape: tuple[int, ...], geometry: Any):
@@ -148,6 +160,7 @@ def test_a_geometry_may_be_a_tree_or_a_prefix_or_a_function():
         (Sign(scale=0.0), ValueError, "scale must be finite and greater than 0, got 0.0 for a/bias"),
         (lambda path, leaf: Sign() if leaf.ndim == 1 else Spectral(blocks=5), ValueError, "blocks=5 do not divide"),
         (lambda path, leaf: Sign() if leaf.ndim == 1 else Spectral(output=7), ValueError, r"axes must be in \[-2, 2\)"),
+        ({"a": Sign(), "b": Spectral(dtype="float16")}, ValueError, "dtype must be one of .*, got 'float16' for b/0"),
     ],
 )
 def test_geometries_that_do_not_fit_are_refused(geometry: Any, error: type[Exception], message: str):
@@ -160,14 +173,41 @@ def test_another_geometry_than_that_of_the_state_is_not_used_silently():
     updates, state = optimizer.update(PARAMS, optimizer.init(PARAMS), PARAMS)
     params = optax.apply_updates(PARAMS, updates)
     other = {"a": "sign", "b": ["spectral", "sign"]}
-    with pytest.raises(ValueError, match="geometry differs from the one that the state was made with"):
+    with pytest.raises(ValueError, match="the geometry of b/0 differs from the one that the state was made with"):
         eval_params(state, params, other)
     found: Any = jax.jit(lambda state, params: eval_params(state, params, other))(state, params)
     assert np.isnan(found["b"][0]).all()
     assert np.isfinite(found["a"]["kernel"]).all()
-    continued: Any = None
-    continued, _ = spectral_plus(0.1, geometry=other).update(PARAMS, state, params)
-    assert np.isnan(continued["b"][0]).all()
+    for lookahead in (1.0, 0.0):
+        continued: Any = spectral_plus(0.1, lookahead=lookahead, geometry=other)
+        with pytest.raises(ValueError, match="the geometry of b/0 differs"):
+            continued.update(PARAMS, state, params)
+        updates, _ = jax.jit(continued.update)(PARAMS, state, params)
+        assert np.isnan(updates["b"][0]).all()
+
+
+def test_the_state_knows_the_matrices_and_not_how_they_are_written_or_computed():
+    def layout(one: Spectral) -> list[int]:
+        state: Any = spectral_plus(0.1, geometry=one).init(jnp.ones((4, 6)))
+        return np.asarray(state.layout).tolist()
+
+    right = layout(Spectral(blocks=2))
+    same = (
+        Spectral(blocks=(3, 3)),
+        Spectral(blocks=2, dtype="bfloat16"),
+        Spectral(blocks=2, scale=3.0),
+        Spectral(output=cast(int, np.int64(1)), blocks=cast(int, np.int64(2))),
+        Spectral(output=(-1,), blocks=2),
+    )
+    assert [layout(one) for one in same] == [right] * len(same)
+    others = [layout(one) for one in (Spectral(), Spectral(blocks=(2, 4)), Spectral(output=0, blocks=2))]
+    assert len({*map(tuple, (right, *others))}) == 4
+
+
+def test_fingerprints_are_those_of_stored_states():
+    """Checkpoints contain them, so they may never change."""
+    state: Any = spectral_plus(0.1, geometry=[Sign(), Spectral(batch=0)]).init([jnp.ones(3), jnp.ones((2, 3, 4))])
+    assert np.asarray(state.layout).tolist() == [1753367476, 1119466803]
 
 
 def test_another_scale_does_not_falsify_w():

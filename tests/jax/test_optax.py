@@ -328,6 +328,27 @@ def test_infinite_gradients_are_not_hidden(factory: Callable[..., Any]):
     assert all(np.isnan(u).any() for u in jax.tree.leaves(updates))
 
 
+@pytest.mark.parametrize("size", [1e20, 1e-25])
+def test_squares_of_gradients_neither_overflow_nor_vanish(size: float):
+    """Of float32 entries of these sizes, the squares are inf and 0."""
+    grads = {"a": jnp.array([3.0 * size]), "b": jnp.array([0.0, 4.0 * size]), "empty": jnp.zeros((0, 2))}
+    zeros = jax.tree.map(jnp.zeros_like, grads)
+    optimizer = nigt(0.5, eps=0.0)
+    updates: Any = None
+    updates, state = optimizer.update(grads, optimizer.init(zeros), zeros)
+    w = eval_params(state, optax.apply_updates(zeros, updates))
+    np.testing.assert_allclose([w["a"][0], *w["b"]], [-0.3, 0, -0.4], rtol=1e-5)
+
+
+@every_member
+def test_a_weight_of_1_forgets_a_z_that_is_not_finite(factory: Callable[..., Any]):
+    optimizer = factory(0.0, **({"momentum": 0.0} if factory is nigt else {"beta": 1.0}), lookahead=0.0)
+    state = optimizer.init(PARAMS)
+    broken = state._replace(step=state.step + 1, z=jax.tree.map(lambda z: jnp.full_like(z, jnp.inf), state.z))
+    _, state = optimizer.update(PARAMS, broken, PARAMS)
+    assert_equal(state.z, PARAMS)
+
+
 def test_complex_parameters_are_vectors_of_two_real_numbers():
     z = jnp.array([3.0 + 4.0j, 0.0])
     optimizer = nigt(0.5, momentum=0.5)

@@ -1,7 +1,7 @@
 """State goes from torch to JAX and back without a change of any bit, and training continues as it would have."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -181,3 +181,109 @@ def test_a_tree_with_other_parameters_is_refused():
     like = adamplus.AdamPlus(net.named_parameters()).state_dict()
     with pytest.raises(ValueError, match=r"different parameters: 0.bias, 9.bias"):
         to_torch(state, lambda tree: {name.replace("0.bias", "9.bias"): x for name, x in back(tree).items()}, like)
+
+
+def of_spectral_plus(**settings: Any) -> tuple[nn.Module, Any]:
+    net = model()
+    optimizer = adamplus.SpectralPlus(adamplus.spectral_groups(net), lr=0.02, **settings)
+    return net, optimizer
+
+
+def test_an_offset_of_jax_is_undone_by_an_optimizer_without_look_ahead():
+    net, target = of_spectral_plus(lookahead=0.0)
+    params: Any = jax.tree.map(jnp.asarray, convert(arrays(net)))
+    optimizer = spectral_plus(0.02, lookahead=1.0, geometry=spectral_geometry)
+    updates, state = optimizer.update(params, optimizer.init(params), params)
+    params = optax.apply_updates(params, updates)
+    with torch.no_grad():
+        for name, p in net.named_parameters():
+            p.copy_(torch.from_numpy(np.array(back(params)[name])))
+    target.load_state_dict(to_torch(cast(Any, state), back, target.state_dict()))
+    target.eval()
+    w = eval_params(state, params, spectral_geometry)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), convert(arrays(net)), w)
+
+    at_w: Any = spectral_plus(0.02, lookahead=0.0, geometry=spectral_geometry).init(params)
+    returned = to_torch(at_w, back, of_spectral_plus(lookahead=0.0)[1].state_dict())
+    assert [group["extrapolated"] for group in returned["param_groups"]] == [False, False]
+
+
+def test_tensors_for_torch_have_its_order_in_memory():
+    for dtype in (torch.float32, torch.bfloat16):
+        net = model(dtype)
+        source = adamplus.AdamPlus(net.named_parameters(), state_dtype=dtype)
+        train(net, source, range(1))
+        state = jax.tree.map(jnp.asarray, from_torch(source.state_dict(), convert))  # arrays of JAX have C order
+        found = to_torch(state, back, source.state_dict())["state"]
+        assert all(state["z"].is_contiguous() for state in found.values())
+
+
+@pytest.mark.parametrize(
+    ("hidden", "message"),
+    [
+        (Sign(), r"the geometry of hidden/kernel is Sign.*has matrices of 8 × 3 \(d_out × d_in\)"),
+        (Spectral(blocks=2), "hidden/kernel is Spectral.*has matrices of 8 × 3"),
+        (Spectral(output=0), "hidden/kernel is Spectral.*has matrices of 8 × 3"),
+    ],
+)
+def test_a_geometry_with_other_matrices_than_in_torch_is_refused(hidden: Any, message: str):
+    net, source = of_spectral_plus()
+    train(net, source, range(1))
+    with pytest.raises(ValueError, match=message):
+        from_torch(source.state_dict(), convert, lambda path, leaf: hidden if path == "hidden/kernel" else Sign())
+    with pytest.raises(ValueError, match=r"the geometry of head/kernel is Spectral.*has sign steps"):
+        from_torch(source.state_dict(), convert, lambda path, leaf: Spectral() if leaf.ndim == 2 else Sign())
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "to_leaf", "geometry"),
+    [
+        ((12, 4), {"blocks": 3}, lambda x: x.T, Spectral(blocks=(4, 4, 4))),
+        pytest.param(
+            (12, 4), {"blocks": 3}, lambda x: x.reshape(3, 4, 4), Spectral(output=1, batch=0), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            (4, 9), {"blocks": (4, 5), "transposed": True}, lambda x: x, Spectral(blocks=(4, 5)), marks=pytest.mark.slow
+        ),
+        pytest.param((8, 3, 2, 2), {}, lambda x: x.transpose(2, 3, 1, 0), Spectral(), marks=pytest.mark.slow),
+        pytest.param(
+            (3, 8, 2, 2), {"transposed": True}, lambda x: x, Spectral(output=(1, 2, 3)), marks=pytest.mark.slow
+        ),
+        pytest.param((2, 4, 6), {"stacked": True}, lambda x: x, Spectral(output=1, batch=0), marks=pytest.mark.slow),
+        pytest.param(
+            (2, 4, 6), {"stacked": True, "transposed": True}, lambda x: x, Spectral(batch=0), marks=pytest.mark.slow
+        ),
+        pytest.param((5, 0), {}, lambda x: x, Spectral(output=0), marks=pytest.mark.slow),
+    ],
+)
+def test_equal_matrices_are_accepted_however_they_are_stored(
+    shape: tuple[int, ...], settings: dict[str, Any], to_leaf: Any, geometry: Spectral
+):
+    p = torch.nn.Parameter(torch.zeros(shape))
+    source = adamplus.SpectralPlus([p], lookahead=1.0, **settings)
+    p.grad = torch.from_numpy(np.random.default_rng(0).standard_normal(shape)).float()
+    source.step()
+    state = from_torch(source.state_dict(), lambda found: to_leaf(found[0]), geometry)
+    w = eval_params(state, to_leaf(p.detach().numpy().copy()), geometry)
+    source.eval()
+    np.testing.assert_allclose(w, to_leaf(p.detach().numpy()), atol=1e-5)
+
+
+def test_rounded_directions_are_refused():
+    net, source = of_spectral_plus(keep_direction=True)
+    train(net, source, range(1))
+    with pytest.raises(ValueError, match=r"parameter '0.weight' has a direction that keep_direction=True rounded"):
+        from_torch(source.state_dict(), convert, spectral_geometry)
+    state: Any = spectral_plus(0.1, geometry=spectral_geometry).init(convert(arrays(net)))
+    with pytest.raises(ValueError, match="the torch optimizer has keep_direction=True"):
+        to_torch(state, back, source.state_dict())
+
+
+def test_a_state_of_another_optimizer_is_refused():
+    net = model()
+    other = torch.optim.SGD(net.parameters(), lr=0.1).state_dict()
+    state: Any = adam_plus(0.1).init(convert(arrays(net)))
+    with pytest.raises(ValueError, match="the state_dict is of another optimizer"):
+        from_torch(other, convert)
+    with pytest.raises(ValueError, match="the state_dict is of another optimizer"):
+        to_torch(state, back, other)

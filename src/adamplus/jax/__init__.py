@@ -1,4 +1,4 @@
-"""The family in JAX, as optax transformations (`pip install -e '.[jax]'`)."""
+"""The family in JAX, as optax transformations (`pip install '.[jax]'` in a clone)."""
 
 from ._adam_plus import adam_plus, nadam_plus, nigt
 from ._geometry import Geometry, Sign, Spectral

@@ -226,8 +226,16 @@ def _beta(momentum: Any) -> Setting:
 
 
 def _norm(zs: list[Any], dtype: Any) -> jax.Array:
-    """‖z‖ over all leaves. XLA sums the squares of each shard, and then those sums: nothing is gathered."""
-    return jnp.sqrt(sum((jnp.sum(jnp.abs(wide(z)) ** 2).astype(dtype) for z in zs), jnp.zeros([], dtype)))
+    """‖z‖ over all leaves. XLA sums the squares of each shard, and then those sums: nothing is gathered.
+
+    z is divided by its largest entry, so that squares neither overflow nor vanish.
+    """
+    sizes = [jnp.abs(wide(z)).astype(dtype) for z in zs]
+    largest = jnp.zeros([], dtype)
+    for size in sizes:
+        largest = jnp.maximum(largest, jnp.max(size, initial=0))
+    unit = jnp.where((largest > 0) & jnp.isfinite(largest), largest, 1)
+    return unit * jnp.sqrt(sum((jnp.sum((size / unit) ** 2) for size in sizes), jnp.zeros([], dtype)))
 
 
 def _denominator(norm: jax.Array, norm_power: Any, eps: Any) -> jax.Array:

@@ -9,14 +9,17 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ._geometry import Geometry, Sign, Spectral, axes_from_0
+from ..optim import POLAR_EXPRESS
+from ._geometry import Geometry, Sign, Spectral, axes_from_0, block_sizes
 
 Routing: TypeAlias = Callable[[str, Any], Geometry | str] | Any
 """A function of a leaf's path ("layers/0/kernel") and of the leaf, or a tree like the parameters or a prefix of it."""
 
 VECTORS = re.compile(r"^(bias|scale|b|\w*_bias)$")
-TOKENS = re.compile(r"embed|^(pos|wte|wpe|\w*tokens?)$|position", re.IGNORECASE)
-HEADS = re.compile(r"^(lm_head|head|heads|classifier|logits\w*|unembed\w*|readout|score)$", re.IGNORECASE)
+TOKENS = re.compile(  # whole words: "text_embedder" and "decomposition" are no embeddings
+    r"(?<![a-z])(embed|embeds|embeddings?|positions?|positional)(?![a-z])|^(pos|wte|wpe|(\w*_)?tokens?)$", re.IGNORECASE
+)
+HEADS = re.compile(r"^(lm_head|head|heads|classifier|logits\w*|unembed\w*|readout)$", re.IGNORECASE)
 ATTENTION = ("query", "key", "value", "out")
 
 
@@ -27,7 +30,7 @@ def default_geometry(path: str, leaf: Any) -> Geometry:
     leaf                                                     geometry    matrices
     =======================================================  ==========  ==========================================
     vectors, scalars, `bias`, `scale`                        sign
-    embeddings, positions, tokens, by a part of the path     sign
+    embeddings, positions, tokens, by a word of the name     sign
     output heads named `head`, `lm_head`, `classifier`, …    sign
     2 axes                                                   spectral    d_out is the last axis
     2 axes and more, named `weight` (Equinox)                spectral    d_out is the first axis
@@ -35,6 +38,9 @@ def default_geometry(path: str, leaf: Any) -> Geometry:
     `out` of Flax's attention                                spectral    d_out is the last axis
     `kernel` of 4 or 5 axes (convolutions)                   spectral    d_out is the last axis, the rest is d_in
     =======================================================  ==========  ==========================================
+
+    These names are those of the leaf, such as `pos_embedding`, or of its module, as in `lm_head/kernel`. No other part
+    of the path counts: `classifier/Dense_0/kernel` is a hidden layer.
 
     An error is raised for all other leaves: stacked layers (`nn.scan`) cannot be told from one-dimensional
     convolutions, nor depthwise convolutions from those of one channel. Output heads of other names and packed matrices
@@ -53,7 +59,7 @@ def default_geometry(path: str, leaf: Any) -> Geometry:
     *parents, name = path.split("/")
     parent = parents[-1] if parents else ""
     is_vector = sum(size != 1 for size in leaf.shape) <= 1 or VECTORS.search(name)
-    if is_vector or any(TOKENS.search(part) or HEADS.search(part) for part in (*parents, name)):
+    if is_vector or any(TOKENS.search(part) or HEADS.search(part) for part in (parent, name)):
         return Sign()
     if name == "weight":
         return Spectral(output=0)
@@ -113,7 +119,12 @@ def _checked(geometry: Any, leaf: Any, path: str) -> Geometry:
             f"the spectral geometry needs matrices, got output={geometry.output} and batch={geometry.batch} {found}: "
             "use Sign() for vectors"
         )
-    d_out, blocks = math.prod(leaf.shape[i] for i in output), geometry.blocks
-    if d_out % blocks if isinstance(blocks, int) else sum(blocks) != d_out:
-        raise ValueError(f"blocks={blocks} do not divide the output dimension {d_out} {found}: pass their sizes")
-    return replace(geometry, output=output, batch=batch)
+    d_out = math.prod(leaf.shape[i] for i in output)
+    sizes = block_sizes(geometry.blocks, d_out)
+    if sum(sizes) != d_out:
+        raise ValueError(
+            f"blocks={geometry.blocks} do not divide the output dimension {d_out} {found}: pass their sizes"
+        )
+    if geometry.dtype not in (None, *POLAR_EXPRESS):
+        raise ValueError(f"dtype must be one of {', '.join(POLAR_EXPRESS)} or None, got {geometry.dtype!r} {found}")
+    return replace(geometry, output=output, batch=batch, blocks=sizes)

@@ -58,7 +58,8 @@ def spectral_plus(
         mask: the leaves that decay: a tree of booleans, a prefix of one, or a function that makes one from the
             parameters. Default: those that take spectral steps.
         geometry: `Spectral(…)` or `Sign(…)` for each leaf: a function of its path and the leaf, or a tree like the
-            parameters, or a prefix of one. Pass it to `eval_params`, too. Default: `default_geometry`.
+            parameters, or a prefix of one. Pass it to `eval_params`, too. Default: `default_geometry`. A state of
+            another geometry is an error in `update`, and gives NaN in compiled code, which cannot raise.
         state_dtype: dtype of z. Default: the parameter's, or float32 for 16-bit parameters.
 
     Example:
@@ -95,12 +96,13 @@ def spectral_plus(
         decays = [lr * jnp.asarray(weight_decay, dtype) * jnp.asarray(m, dtype) for m in on]
         scales = jnp.asarray([kind.scale for kind in kinds], dtype)
 
+        offset = trusted(state, kinds)
+
         def shifts() -> list[jax.Array]:  # w_t − ŵ_t = c_{t−1} D(z_{t−1})
-            offset = trusted(state.offset, state.layout, fingerprints(kinds))
             return [c * wide(direction(z, kind)) for c, z, kind in zip(offset, zs, kinds, strict=True)]
 
         if isinstance(lookahead, int | float) and lookahead == 0:  # then only a step of other settings was ahead of w
-            back = jax.lax.cond(jnp.any(state.offset != 0), shifts, lambda: [jnp.zeros_like(wide(z)) for z in zs])
+            back = jax.lax.cond(jnp.any(offset != 0), shifts, lambda: [jnp.zeros_like(wide(z)) for z in zs])
         else:
             back = shifts()
         weight = jnp.where(state.step == 0, 1, b)

@@ -15,8 +15,8 @@ import optax
 from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from ._geometry import direction, fingerprints
-from ._routing import Routing, geometries
+from ._geometry import Geometry, direction, fingerprints
+from ._routing import Routing, geometries, path_of
 
 Array: TypeAlias = jax.Array | np.ndarray
 Tree: TypeAlias = Any
@@ -68,7 +68,8 @@ def eval_params(state: Any, params: Tree, geometry: Routing | None = None) -> Tr
         state: state of a member of the family, or of `optax.chain`, `inject_hyperparams`, `masked`, `multi_transform`,
             `MultiSteps` and the like that contain it. Parameters that no member trains are returned as they are.
         params: the parameters that the last update was applied to.
-        geometry: the argument of the same name that `spectral_plus` had, if it had one.
+        geometry: the argument of the same name that `spectral_plus` had, if it had one. Another one is an error, and in
+            compiled code, which cannot raise, the result is NaN.
 
     Example:
         >>> optimizer = adamplus.jax.nigt(learning_rate=0.5)
@@ -103,10 +104,7 @@ def _evaluated(state: AdamPlusState | SpectralPlusState, params: Tree, geometry:
     offset = state.offset
     if isinstance(state, SpectralPlusState):
         kinds = geometries(state.z, geometry)
-        known = fingerprints(kinds)
-        if not isinstance(state.layout, Tracer) and not np.array_equal(state.layout, known):
-            raise ValueError("geometry differs from the one that the state was made with: pass that of spectral_plus")
-        offset = trusted(offset, state.layout, known)
+        offset = trusted(state, kinds)
         zs = [direction(z, kind) for z, kind in zip(zs, kinds, strict=True)]
     shift = jax.tree.unflatten(treedef, [c * wide(z) for c, z in zip(offset, zs, strict=True)])
 
@@ -116,9 +114,21 @@ def _evaluated(state: AdamPlusState | SpectralPlusState, params: Tree, geometry:
     return jax.tree.map(shifted, shift, params, is_leaf=lambda x: isinstance(x, optax.MaskedNode))
 
 
-def trusted(offset: Array, layout: Array, known: np.ndarray) -> jax.Array:
-    """Offsets, or NaN if a state was made for another geometry: a wrong w must not pass unnoticed in compiled code."""
-    return jnp.where(jnp.asarray(layout) == known, offset, jnp.nan)
+def trusted(state: SpectralPlusState, kinds: list[Geometry]) -> jax.Array:
+    """Offsets. Raise if the state was made for another geometry than this one of each leaf.
+
+    Compiled code cannot raise. There the offsets are NaN, because a wrong w must not pass unnoticed.
+    """
+    known = fingerprints(kinds)
+    if not isinstance(state.layout, Tracer):
+        paths = [path_of(path) for path, _ in jax.tree_util.tree_flatten_with_path(state.z)[0]]
+        is_other = np.asarray(state.layout) != known
+        if others := [path for path, other in zip(paths, is_other, strict=True) if other]:
+            raise ValueError(
+                f"the geometry of {', '.join(others)} differs from the one that the state was made with: pass the "
+                "geometry that spectral_plus had"
+            )
+    return jnp.where(jnp.asarray(state.layout) == known, state.offset, jnp.nan)
 
 
 def check(**settings: Any) -> None:
@@ -185,8 +195,11 @@ def _wide_dtype(x: Any) -> Any:
 
 
 def averaged(z: Any, g: Any, weight: jax.Array) -> jax.Array:
-    """z_t = (1 − weight) z_{t−1} + weight g_t, in at least float32 and rounded to the dtype of z."""
-    return ((1 - weight) * wide(z) + weight * wide(g)).astype(z.dtype)
+    """z_t = (1 − weight) z_{t−1} + weight g_t, in at least float32 and rounded to the dtype of z.
+
+    With a weight of 1 it is g_t even if z_{t−1} is not finite, as in torch.
+    """
+    return jnp.where(weight == 1, wide(g), (1 - weight) * wide(z) + weight * wide(g)).astype(z.dtype)
 
 
 def decayed(mask: Any, params: Tree) -> list[bool]:

@@ -7,8 +7,8 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from ._geometry import fingerprints
-from ._routing import Routing, geometries
+from ._geometry import Geometry, Sign, Spectral, fingerprints, matrices
+from ._routing import Routing, geometries, path_of
 from ._state import AdamPlusState, SpectralPlusState, Tree
 
 Arrays = dict[Any, np.ndarray]
@@ -27,7 +27,8 @@ def from_torch(
             reshape and stack arrays, and is called with z of each parameter in place of the parameter. Arrays have
             the parameters' names if the optimizer has them (it was built from `model.named_parameters()`), else their
             numbers.
-        geometry: the argument of the same name that `spectral_plus` has, if it has one.
+        geometry: the argument of the same name that `spectral_plus` has, if it has one. It must have the same matrices
+            as the torch optimizer.
 
     Returns:
         A state of numpy arrays.
@@ -44,7 +45,7 @@ def from_torch(
         >>> jax.tree.map(np.shape, (params, state.z))
         ({'bias': (2,), 'kernel': (3, 2)}, {'bias': (2,), 'kernel': (3, 2)})
     """
-    groups = state_dict["param_groups"]
+    groups = _groups(state_dict)
     if not all(group["training"] for group in groups):
         raise ValueError("the state_dict was saved in eval mode, and JAX trains at ŵ: call optimizer.train() before")
     spectral = ["geometry" in group for group in groups]
@@ -52,6 +53,11 @@ def from_torch(
     states = state_dict["state"]
     if missing := [names[i] for i in names if not states.get(i)]:
         raise ValueError(f"parameter {missing[0]!r} has no state: it was frozen, or has taken no step. Leave it out")
+    if kept := [names[i] for i in names if "direction" in states[i]]:
+        raise ValueError(
+            f"parameter {kept[0]!r} has a direction that keep_direction=True rounded to bfloat16, which JAX has not: "
+            "train with keep_direction=False, or call optimizer.eval() and start a new state in JAX from w"
+        )
     counts = {names[i]: int(states[i]["step"]) for i in names}
     if len(set(counts.values())) > 1:
         raise ValueError(f"parameters have taken different numbers of steps, and JAX counts them once: {counts}")
@@ -61,7 +67,9 @@ def from_torch(
     step = np.asarray(next(iter(counts.values())), np.int32)
     if not any(spectral):
         return AdamPlusState(step, z, offset)
-    return SpectralPlusState(step, z, offset, fingerprints(geometries(z, geometry)))
+    kinds = geometries(z, geometry)
+    _check_matrices(groups, zs, convert, kinds)
+    return SpectralPlusState(step, z, offset, fingerprints(kinds))
 
 
 def to_torch(
@@ -92,15 +100,20 @@ def to_torch(
 
     def tensor(x: np.ndarray) -> torch.Tensor:
         if x.dtype == ml_dtypes.bfloat16:  # numpy has no such dtype, and torch reads only numpy's
-            return torch.from_numpy(x.view(np.int16).copy()).view(torch.bfloat16)
-        return torch.from_numpy(np.array(x))
+            return torch.from_numpy(x.view(np.int16).copy("C")).view(torch.bfloat16)
+        return torch.from_numpy(x.copy("C"))  # a transposed z would make each step of torch slower
 
+    like_groups = _groups(like)
+    if any(group.get("keep_direction") and group["geometry"] == "spectral" for group in like_groups):
+        raise ValueError(
+            "the torch optimizer has keep_direction=True, and JAX keeps no directions: make it without keep_direction"
+        )
     leaves, treedef = jax.tree.flatten(state.z)
     zs = {name: np.asarray(z) for name, z in convert(treedef.unflatten(map(np.asarray, leaves))).items()}
     spread = [np.broadcast_to(c, z.shape) for c, z in zip(np.asarray(state.offset), leaves, strict=True)]
     offsets = convert(treedef.unflatten(spread))
     count = float(state.step)
-    names = _names(like["param_groups"])
+    names = _names(like_groups)
     if set(names.values()) != set(zs):
         different = sorted(map(str, set(names.values()) ^ set(zs)))
         raise ValueError(f"the optimizer and the converted tree have different parameters: {', '.join(different)}")
@@ -111,11 +124,70 @@ def to_torch(
         offset = torch.tensor(_only(offsets[name], name), dtype=dtype)
         states[i] = {"z": z, "offset": offset, "step": torch.tensor(count)}
     groups = []
-    for group in like["param_groups"]:
+    for group in like_groups:
         record = group["record"].clone()
         record[3] = count
-        groups.append({**group, "training": True, "record": record})
+        new = {**group, "training": True, "record": record}
+        if "extrapolated" in group:  # whether torch undoes offsets, which are of the settings that JAX had
+            is_ahead = any(bool(states[i]["offset"] != 0) for i in group["params"])
+            new["extrapolated"] = group["extrapolated"] or is_ahead
+        groups.append(new)
     return {**like, "state": states, "param_groups": groups}
+
+
+def _groups(state_dict: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parameter groups of a member of the family. Raise for those of another optimizer."""
+    groups = state_dict["param_groups"]
+    if not all({"training", "record"} <= group.keys() for group in groups):
+        raise ValueError(
+            "the state_dict is of another optimizer: pass one of AdamPlus, NAdamPlus, NIGT or SpectralPlus"
+        )
+    return groups
+
+
+def _check_matrices(
+    groups: list[dict[str, Any]], zs: Arrays, convert: Callable[[Arrays], Tree], kinds: list[Geometry]
+) -> None:
+    """Raise if a leaf has other matrices than its parameters have in torch.
+
+    `convert` is called with arrays of the numbers of matrices: all entries of a matrix of JAX must have one number, and
+    the matrix of this number must have the same shape. Entries with sign steps have the number −1.
+    """
+    shapes: list[tuple[int, ...]] = []
+    numbers = {name: np.full(z.shape, -1, np.int32) for name, z in zs.items()}
+    names = _names(groups)
+    for group in groups:
+        for name in [names[i] for i in group["params"]] if group["geometry"] == "spectral" else []:
+            indices = np.arange(zs[name].size).reshape(zs[name].shape)
+            for matrix in _each_matrix(indices, _as_in_torch(group, indices.ndim)):
+                np.put(numbers[name], matrix, len(shapes))
+                shapes.append(matrix.shape)
+    with_paths, _ = jax.tree_util.tree_flatten_with_path(convert(numbers))
+    for (path, leaf), kind in zip(with_paths, kinds, strict=True):
+        leaf = np.asarray(leaf)
+        for matrix in [leaf] if isinstance(kind, Sign) else _each_matrix(leaf, kind):
+            found = np.unique(matrix)
+            own = [] if isinstance(kind, Sign) else [matrix.shape]
+            theirs = [shapes[i] for i in found if i >= 0]
+            if matrix.size and (theirs != own or len(found) > 1):
+                sizes = sorted({f"{d_out} × {d_in}" for d_out, d_in in theirs})
+                found_there = f"matrices of {', '.join(sizes)} (d_out × d_in)" if sizes else "sign steps"
+                raise ValueError(
+                    f"the geometry of {path_of(path) or 'the parameter'} is {kind}, but the torch optimizer has "
+                    f"{found_there}: pass a geometry with the same matrices"
+                )
+
+
+def _each_matrix(x: np.ndarray, geometry: Spectral) -> list[np.ndarray]:
+    return [matrix for block in matrices(x, geometry)[1] for matrix in block]
+
+
+def _as_in_torch(group: dict[str, Any], ndim: int) -> Spectral:
+    """The geometry of a parameter with spectral steps, by the settings of its group in torch."""
+    if group["stacked"]:
+        output = ndim - 1 if group["transposed"] else ndim - 2
+        return Spectral(output=output, batch=tuple(range(ndim - 2)), blocks=group["blocks"])
+    return Spectral(output=tuple(range(1, ndim)) if group["transposed"] else 0, blocks=group["blocks"])
 
 
 def _names(groups: list[dict[str, Any]]) -> dict[Any, Any]:
@@ -133,8 +205,10 @@ def _offsets(offsets: Arrays, zs: Arrays, convert: Callable[[Arrays], Tree]) -> 
 
 
 def _only(x: Any, name: str) -> Any:
-    """The one value of an array."""
+    """The one value of an array, or 0 of an empty one."""
     x = np.asarray(x)
+    if x.size == 0:
+        return x.dtype.type(0)
     if (x != x.flat[0]).any():
         raise ValueError(f"{name} would be one leaf of parameters with different offsets: convert them to several")
     return x.flat[0]
