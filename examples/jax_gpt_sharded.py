@@ -100,9 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> float:
     parser.add_argument(
         "--mesh", type=int, nargs=2, default=[4, 2], help="sizes of the axes data and model [default: 4 2]"
     )
-    for name, default in {"layers": 4, "width": 128, "heads": 4, "context": 128, "batch": 32, "steps": 200}.items():
+    for name, default in {"layers": 2, "width": 64, "heads": 2, "context": 64, "batch": 16, "steps": 200}.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"[default: {default}]")
-    parser.add_argument("--lr", type=float, default=0.02, help="learning rate [default: 0.02]")
+    parser.add_argument("--lr", type=float, default=0.05, help="learning rate [default: 0.05]")
     options = parser.parse_args(arguments)
 
     mesh: Mesh = jax.make_mesh(tuple(options.mesh), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
