@@ -210,6 +210,9 @@ def test_workers_on_a_gpu_save_their_runs_before_they_end(tmp_path: Path, monkey
     """The device here is a CPU, with the patience of a GPU. One worker trains, and the other has no run left."""
     monkeypatch.setitem(local.PATIENCE, "cpu", 100.0)
     hook = """if epoch == 1 and not Path(__file__ + ".waits").exists():
+            import subprocess
+            child = subprocess.Popen(["sleep", "300"])
+            Path(__file__ + ".child").write_text(str(child.pid))
             Path(__file__ + ".waits").touch()
             __import__("time").sleep(2)"""
     specs = [*planned(write_task(tmp_path / "quick.py"), "sgd", seeds=1)]
@@ -230,6 +233,7 @@ def test_workers_on_a_gpu_save_their_runs_before_they_end(tmp_path: Path, monkey
     last = Store(tmp_path / "runs").run(specs[1])
     assert last.end() is None
     assert (last.checkpoint() or {})["epoch"] == 2  # that in which it was asked to end
+    _wait_for(lambda: not _runs(int((tmp_path / "plane.py.child").read_text())), 10)
     assert [one.failure for one in execute(local.start, specs, tmp_path / "runs", 1)] == [None, None]
     execute(here, specs, tmp_path / "undisturbed")
     assert numbers(tmp_path / "runs") == numbers(tmp_path / "undisturbed")

@@ -118,10 +118,11 @@ class _Worker:
                 self.process.send_signal(signal.SIGINT)
 
     def wait(self, until: float) -> None:
-        """Wait for the end of the process, until a time of the monotonic clock at most."""
+        """Wait for the end of the process, until this time of the monotonic clock; then kill those it has started."""
         if self.process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(max(0.0, until - time.monotonic()))
+                _signal_group(self.process, signal.SIGKILL)
 
     def stop(self) -> None:
         """Kill the process and those that it has started. Its run continues from the checkpoint at the next attempt."""
