@@ -229,7 +229,12 @@ def main() -> None:
     done = {key(run) for run in stored()}
     for run in wanted(options.task):
         if run not in done:
-            line = train(*run, options.device)
+            try:
+                line = train(*run, options.device)
+            except KeyboardInterrupt:  # MPS does not survive a process that ends while its kernels run
+                if torch.cuda.is_initialized():
+                    torch.cuda.synchronize()
+                raise
             with (RESULTS / "runs.jsonl").open("a") as file:
                 file.write(json.dumps(line) + "\n")
             print(f"{line['task']}: {run[1]}, seed {line['seed']}: {line['value']}  ({line['seconds']} s)", flush=True)

@@ -18,7 +18,7 @@ from small_comparison import here, numbers, write_task
 from adamplus.lab._compare.plan import plan
 from adamplus.lab._compare.request import Request
 from adamplus.lab._store.store import Store
-from adamplus.lab.engines import attempt, find, local
+from adamplus.lab.engines import EndedRun, attempt, find, local
 from adamplus.lab.engines.attempt import MAX_DEATHS
 
 TESTS = Path(__file__).parents[2]
@@ -204,6 +204,39 @@ def test_no_worker_and_no_process_of_a_task_outlives_a_comparison(
         assert started.returncode == 130
         assert f"the same command continues from here:\n  adamplus compare {task} --optimizers sgd" in output
         assert "Traceback" not in output
+
+
+def test_workers_on_a_gpu_save_their_runs_before_they_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The device here is a CPU, with the patience of a GPU. One worker trains, and the other has no run left."""
+    monkeypatch.setitem(local.PATIENCE, "cpu", 100.0)
+    hook = """if epoch == 1 and not Path(__file__ + ".waits").exists():
+            import subprocess
+            child = subprocess.Popen(["sleep", "300"])
+            Path(__file__ + ".child").write_text(str(child.pid))
+            Path(__file__ + ".waits").touch()
+            __import__("time").sleep(2)"""
+    specs = [*planned(write_task(tmp_path / "quick.py"), "sgd", seeds=1)]
+    specs += planned(write_task(tmp_path / "plane.py", hook), "adam-plus", seeds=1)
+
+    def interrupted(_: EndedRun) -> None:
+        _wait_for((tmp_path / "plane.py.waits").exists)
+        raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with (
+        Store(tmp_path / "runs").lock(),
+        local.start(tmp_path / "runs", 2) as run,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run(specs, interrupted)
+    assert time.monotonic() - began < 100
+    last = Store(tmp_path / "runs").run(specs[1])
+    assert last.end() is None
+    assert (last.checkpoint() or {})["epoch"] == 2  # that in which it was asked to end
+    _wait_for(lambda: not _runs(int((tmp_path / "plane.py.child").read_text())), 10)
+    assert [one.failure for one in execute(local.start, specs, tmp_path / "runs", 1)] == [None, None]
+    execute(here, specs, tmp_path / "undisturbed")
+    assert numbers(tmp_path / "runs") == numbers(tmp_path / "undisturbed")
 
 
 @pytest.mark.slow

@@ -255,14 +255,37 @@ class TestPage:
         assert all(row(tmp_path, title)[0] == "**not reproduced** (n = 1)" for title in refuted)
         lines = page(read_all(tmp_path), (), [], tmp_path).splitlines()
         # the size of the speech model is reproduced, which needs no run
-        assert "with its own settings: 1 reproduced and 2 not reproduced, 2 of these by single runs;" in lines[2]
+        paper, others, verdicts = lines[2].split(". ")
+        assert (
+            paper == "With the paper's settings, Adam⁺ comes second of 3 for ResNet18 on CIFAR-10, by the test metric"
+        )
+        assert others == (
+            "With the best of the other readings of the paper, Adam⁺ comes first of 3 for ResNet18 on CIFAR-10; "
+            "after the same search for every optimizer, nothing has been compared"
+        )
+        assert "claims: 1 reproduced and 2 not reproduced, 2 of these by single runs;" in verdicts
         (cell,) = (line for line in lines[:12] if line.startswith("| ResNet18"))
         assert cell.split(" | ")[2:] == [
             "best of all",
             "0.7001 (n = 1), 2 of 3; SGD 0.8001 (n = 1)",
             "0.900135 ± 0.000045 (n = 2), 1 of 3; SGD 0.800120 ± 0.000040 (n = 2) (paper-reading-decay, 2 epochs)",
-            "– |",
+            "not run |",
         ]
+        rows = [line.split(" | ")[3:] for line in lines[:12] if line.startswith(("| VGG19", "| Six"))]
+        assert rows == [["not run", "not run", "not run |"]] * 3
+        licensed = next(
+            line for line in page(read_all(tmp_path), ("swb300",), [], tmp_path).splitlines() if "SWB" in line
+        )
+        assert licensed.count("needs licensed data") == 3
+
+    def test_after_the_answer_come_figures_claims_and_method(self, tmp_path: Path):
+        store(tmp_path, "cifar10", {"adam-plus": {"test": 0.7}, "sgd": {"test": 0.8}})
+        text = page(read_all(tmp_path), (), [Path("paper-cifar10.png"), Path("paper-cifar10.pdf")], tmp_path)
+        parts = ["With the paper's settings", "| experiment | test metric |", "## Figures", "![paper-cifar10](figures/"]
+        parts += ["## Results", "## The claims", "| claim | section |", "## Claim by claim", "### 1.", "## Method"]
+        places = [text.index(part) for part in parts]
+        assert places == sorted(places)
+        assert "paper-cifar10.pdf" not in text
 
     def test_claims_that_name_swb_300_say_that_they_cannot_be_confirmed(self):
         for claim in CLAIMS:

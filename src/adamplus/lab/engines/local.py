@@ -2,6 +2,9 @@
 
 Each worker leads a process group, so that the processes that its task has started can be killed with it. Ctrl-C and
 Ctrl-Z do not reach such a group: this process stops and suspends its workers.
+
+After Ctrl-C, workers on a GPU save their runs after the epoch and end by themselves. On a CPU they are killed, because
+an epoch may take long there, and nothing else suffers.
 """
 
 import json
@@ -11,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
@@ -25,6 +29,8 @@ from .engine import Execute
 COMMAND = "from adamplus.lab.engines.worker import serve; serve()"
 LOOK_EVERY = 1.0
 """Seconds between two looks at whether a worker still runs: another process may hold its end of the pipe."""
+PATIENCE = {"cuda": 120.0, "cpu": 0.0}
+"""The most seconds that workers get after Ctrl-C to end their epochs, by the kind of the device."""
 LONGEST_END = 10.0
 """The most seconds to wait for a killed process, which the kernel cannot end while a disk or device blocks it."""
 
@@ -54,6 +60,9 @@ def start(root: Path, workers: int | None = None) -> Iterator[Execute]:
         try:
             for future in as_completed([pool.submit(train_one, spec) for spec in specs]):
                 done(future.result())
+        except KeyboardInterrupt:
+            _end_orderly(started, PATIENCE[specs[0].device.partition(":")[0]])
+            raise
         except BaseException:
             for worker in started:
                 worker.stop()
@@ -90,17 +99,30 @@ class _Worker:
             process = self._running()
             if (reply := self._request(process, spec)) is not None:
                 return ended_run(spec, reply)
-            if not self.stopped:
-                process.wait()
-            _signal_group(process, signal.SIGKILL)
-            if self.stopped:
+            if self.stopped:  # `stop` kills what is left
                 raise _StoppedError
+            process.wait()
+            _signal_group(process, signal.SIGKILL)
             cause, reached = _cause_of_death(process.returncode), epochs_done(run)
             deaths = 1 if reached > furthest else deaths + 1
             furthest = max(furthest, reached)
         log = self.log.relative_to(self.root)
         failure = f"worker died {MAX_DEATHS} times and got no further ({cause}; its output is in {log})"
         return give_up(spec, self.root, failure)
+
+    def ask_to_end(self) -> None:
+        """Let the process end after the epoch of its run. It gets no other run."""
+        with self.changing:
+            self.stopped = True
+            if self.process is not None and self.process.returncode is None:
+                self.process.send_signal(signal.SIGINT)
+
+    def wait(self, until: float) -> None:
+        """Wait for the end of the process, until this time of the monotonic clock; then kill those it has started."""
+        if self.process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(max(0.0, until - time.monotonic()))
+                _signal_group(self.process, signal.SIGKILL)
 
     def stop(self) -> None:
         """Kill the process and those that it has started. Its run continues from the checkpoint at the next attempt."""
@@ -166,6 +188,18 @@ class _Worker:
                 else:  # what it wrote just before its end is read once more
                     ended = process.poll() is not None
         return line
+
+
+def _end_orderly(workers: Sequence[_Worker], seconds: float) -> None:
+    """Let workers end after their epochs, and stop those that have not ended in time."""
+    until = time.monotonic() + seconds
+    if seconds:
+        for worker in workers:
+            worker.ask_to_end()
+        for worker in workers:
+            worker.wait(until)
+    for worker in workers:
+        worker.stop()
 
 
 @contextmanager

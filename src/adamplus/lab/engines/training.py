@@ -4,6 +4,7 @@
 few seconds with `Run.save` (_store/store.py).
 """
 
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -26,6 +27,9 @@ CHECKPOINT_SHARE = 0.01
 LONGEST_PAUSE = 300.0
 """The most seconds between two checkpoints, however long they take: more would be lost in a kill."""
 
+STOP = threading.Event()
+"""Set in a worker that is asked to stop: its run is saved after the epoch, and KeyboardInterrupt is raised."""
+
 
 class DeviceLostError(Exception):
     """CUDA has failed and cannot be used by this process again; another process can continue from the checkpoint."""
@@ -46,6 +50,7 @@ def train(spec: Spec, run: Run, checkpoint_every: float = 5.0) -> None:
         CorruptError: if a file of the run is damaged.
         InputError: if the run cannot be trained as specified.
         DeviceLostError: if this process cannot use the device any more.
+        KeyboardInterrupt: if `STOP` was set before the last epoch. The checkpoint is that of the latest epoch.
     """
     begun = time.perf_counter()
     try:
@@ -109,12 +114,15 @@ def _train(spec: Spec, run: Run, checkpoint_every: float) -> dict[str, Any]:
             if events is not None:
                 run.append(line)
                 events.add(line)
-                if (now := time.perf_counter()) - saved >= pause and number + 1 < spec.epochs:
+                unfinished = number + 1 < spec.epochs
+                if unfinished and ((now := time.perf_counter()) - saved >= pause or STOP.is_set()):
                     run.save({"epoch": number + 1, "learner": learner.state()})
                     saved = time.perf_counter()
                     pause = _pause(checkpoint_every, saved - now)
             if (reason := divergence(line, task.metric)) is not None:
                 break
+            if STOP.is_set() and number + 1 < spec.epochs:
+                raise KeyboardInterrupt
     tensors = _tensors(learner.optimizer.state_dict())
     return {
         "status": "finished" if reason is None else "diverged",

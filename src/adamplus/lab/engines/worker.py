@@ -3,6 +3,9 @@
 A task may start processes of its own, as a DataLoader with workers does. They get the null device as standard input
 and the log as standard output, so that they neither take requests nor mix with replies. The worker leads their process
 group, which is killed when the worker ends.
+
+SIGINT asks for an orderly end, after the epoch: NVIDIA's MPS, by which processes share a GPU, does not survive clients
+that end while their kernels run.
 """
 
 import gc
@@ -17,12 +20,18 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import torch
+
 from .._store import Spec
 from .attempt import attempt
+from .training import STOP
+
+STOPPED_STATUS = 130
+"""Exit status of a worker that has saved its run and ended, as it was asked to."""
 
 
 def serve() -> None:
-    """Train the requested runs until standard input closes."""
+    """Train the requested runs until standard input closes, or SIGINT arrives."""
     for number in (signal.SIGTTIN, signal.SIGTTOU):
         signal.signal(number, signal.SIG_IGN)  # a task that asks the terminal gets an error instead of being suspended
     requests_pipe, replies_pipe = pipes = [os.dup(0), os.dup(1)]
@@ -32,22 +41,34 @@ def serve() -> None:
     os.dup2(2, 1)  # what a task prints goes to the log
     # Programs that a task starts do not inherit the pipes, but forked processes do.
     os.register_at_fork(after_in_child=lambda: _close(pipes))
-    requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    requests: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+
+    def end(*_: object) -> None:
+        STOP.set()
+        requests.put(None)  # if it waits for a request
+
+    signal.signal(signal.SIGINT, end)
     threading.Thread(target=_listen, args=(requests_pipe, requests), daemon=True).start()
     gc.collect()
     gc.freeze()  # imported modules: collecting among them takes 0.2 s, in the middle of an epoch
     while True:
         request = requests.get()
         try:
+            if request is None or STOP.is_set():
+                raise KeyboardInterrupt
             reply = attempt(Spec.from_json(request["spec"]), Path(request["root"]))
             _write(replies_pipe, json.dumps(asdict(reply)).encode() + b"\n")
+        except KeyboardInterrupt:
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
+            os._exit(STOPPED_STATUS)
         except BaseException:  # an orderly exit would wait for processes that the task has started
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(1)
 
 
-def _listen(pipe: int, requests: SimpleQueue[dict[str, Any]]) -> None:
+def _listen(pipe: int, requests: SimpleQueue[dict[str, Any] | None]) -> None:
     """Pass requests on. When the pipe closes, the parent is gone: end this process, even in the middle of a run.
 
     `sys.stdin` is not used: its lock would be held while this waits, and a forked process that closes it would wait

@@ -19,8 +19,11 @@ HEAD = """# The paper's experiments: results and claims
 
 {overview}
 
-Each cell has the result of Adam⁺, its place among the optimizers that were run, and the best of the others. The page is
-made by `adamplus reproduce` from the newest stored run of each optimizer, setting and seed.
+Each cell has the result of Adam⁺, its place among the optimizers that were run, and the best of the others. *Word for
+word* is the paper's settings and budget. A *reading* is another choice of what the paper leaves open. *Tuned* gives
+every optimizer the same search on held-out data. The [method](#method) is at the end.
+"""
+METHOD = """The page is made by `adamplus reproduce` from the newest stored run of each optimizer, setting and seed.
 
 - **Protocols.** *paper* has the paper's settings and budget, and what the paper leaves open as declared at the end of
   this page. *tuned* first gives every optimizer the same search on held-out data. Endings name the budget:
@@ -30,6 +33,7 @@ made by `adamplus reproduce` from the newest stored run of each optimizer, setti
   an epoch, at ŵ.
 - **Two points.** Adam⁺ and NIGT have w, an average of ŵ with BatchNorm statistics of its own, which is often far
   ahead of ŵ while rates are large. The other optimizers have one point, which is not averaged.
+- **Figures** show means over seeds, with a band of one standard error. A single run has no band.
 """
 RULES = """A claim is **reproduced** or **not reproduced** by runs with the paper's settings and budget, in the column
 *paper*. Other columns say whether it holds with their settings. Outcomes follow from the runs by the rule below each
@@ -75,8 +79,11 @@ def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], o
         for folder, experiments in stored.items()
     }
     margins = ", ".join(sorted({_margin(name) for name in EXPERIMENTS}))
-    conclusion = _conclusion(findings[PAPER], stored[PAPER])
-    parts = [HEAD.format(conclusion=conclusion, overview=tables.overview(stored)), "## Results", tables.results(words)]
+    conclusion = _conclusion(findings[PAPER], stored)
+    parts = [HEAD.format(conclusion=conclusion, overview=tables.overview(stored, absent))]
+    if images := [f"![{path.stem}](figures/{path.name})" for path in figures if path.suffix == ".png"]:
+        parts += ["## Figures", *images]
+    parts += ["## Results", tables.results(words)]
     if times := tables.times(words):
         parts += [
             "Training time (evaluation excluded) and epoch until a target is first reached, means over seeds:",
@@ -93,10 +100,8 @@ def page(stored: Everything, absent: Collection[str], figures: Sequence[Path], o
         parts += [tables.remarks(other)]
         if full := {folder: found for folder, found in judged.items() if folder in other}:
             parts += [_summary(full, stored, with_runs=True)]
-    if images := [f"![{path.stem}](figures/{path.name})" for path in figures if path.suffix == ".png"]:
-        parts += ["## Figures", *images]
     parts += ["## Claim by claim", *(_claim(i, claim, findings, stored) for i, claim in enumerate(CLAIMS))]
-    parts += ["## The runs", tables.groups(stored, out), tables.settings(stored), _declared()]
+    parts += ["## Method", METHOD, "## The runs", tables.groups(stored, out), tables.settings(stored), _declared()]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
@@ -144,21 +149,26 @@ def _finding(
     return together(found.values())._replace(measured=text if some else "")
 
 
-def _conclusion(found: Sequence[Finding], experiments: Mapping[str, Stored]) -> str:
-    """How many of the paper's claims are reproduced, with its settings and budget."""
+def _conclusion(found: Sequence[Finding], stored: Everything) -> str:
+    """Three sentences: the place of Adam⁺ word for word, its place otherwise, and the verdicts on the claims."""
     count = {"reproduced": 0, "not reproduced": 0, "open": 0, "not run yet": 0, "cannot be run": 0}
     single = 0
     for claim, finding in zip(CLAIMS, found, strict=True):
-        text = _verdict_text(claim, finding, PAPER, experiments)
+        text = _verdict_text(claim, finding, PAPER, stored[PAPER])
         if not claim.ours and not claim.post_hoc and (text.startswith("**") or text in count):
             count[finding.verdict] += 1
             single += text.startswith("**") and finding.seeds == 1
     rest = sum(claim.post_hoc for claim in CLAIMS)
+    shown = tables.shown(stored)
+    places = [tables.places({name: kinds[i] for name, kinds in shown.items()}) for i in range(3)]
+    paper, reading, tuned = (f"Adam⁺ comes {text}" if text else "nothing has been compared" for text in places)
     return (
-        f"Claims of the paper, by runs with its own settings: {count['reproduced']} reproduced and "
-        f"{count['not reproduced']} not reproduced, {single} of these by single runs; {count['open']} open, "
-        f"{count['not run yet']} not run yet, {count['cannot be run']} that cannot be run without licensed data. "
-        f"{rest} more get no verdict, because their rules were made after the measurements."
+        f"With the paper's settings, {paper}, by the test metric. With the best of the other readings of the paper, "
+        f"{reading}; after the same search for every optimizer, {tuned}. "
+        f"The paper's claims: {count['reproduced']} reproduced and {count['not reproduced']} not reproduced, "
+        f"{single} of these by single runs; {count['open']} open, {count['not run yet']} not run yet, "
+        f"{count['cannot be run']} that cannot be run without licensed data, and {rest} without a verdict, because "
+        "their rules were made after the measurements."
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from .._present import duration, listed, markdown_table
 from .._present import settings as settings_text
@@ -32,22 +33,52 @@ def results(stored: Everything) -> str:
     return table(lines) if len(lines) > 1 else "No run has ended yet."
 
 
-def overview(stored: Everything) -> str:
+class Shown(NamedTuple):
+    """The runs of an experiment that the first table of the page shows; None if there are none."""
+
+    word_for_word: Stored | None
+    best_reading: Stored | None
+    tuned: Stored | None
+
+
+def shown(stored: Everything) -> dict[str, Shown]:
+    """For each experiment, those of its runs that the first table shows.
+
+    Of several readings or searches, these are the ones with the whole budget, then with the most optimizers, then with
+    the best place of Adam⁺.
+    """
+    found = {}
+    for name in EXPERIMENTS:
+        own = [experiments[name] for experiments in stored.values() if "adam-plus" in _ranked(experiments[name])]
+        found[name] = Shown(
+            min((one for one in own if one.folder == PAPER), key=_place_among_most, default=None),
+            min((one for one in own if one.request.is_reading), key=_place_among_most, default=None),
+            min((one for one in own if one.tuned), key=_place_among_most, default=None),
+        )
+    return found
+
+
+def overview(stored: Everything, absent: Collection[str]) -> str:
     """Table with one line for each experiment: the paper's claim, and Adam⁺ among the others by test metric."""
-    lines = [["experiment", "test metric", "the paper on Adam⁺", "word for word", "best reading", "tuned"]]
-    for name, experiment in EXPERIMENTS.items():
-        own = [experiments[name] for experiments in stored.values() if experiments[name].contenders]
-        kinds = {
-            "word for word": [one for one in own if one.folder == PAPER],
-            "best reading": [one for one in own if one.request.is_reading],
-            "tuned": [one for one in own if one.tuned],
-        }
-        if own:
-            best = (min(found, key=_place_among_most) if found else None for found in kinds.values())
-            cells = ["–" if one is None else _adam_plus(one, one.folder != PAPER) for one in best]
-            column = experiment.panels["test"].title.removeprefix("test ")
-            lines.append([experiment.title, column, experiment.claim or "–", *cells])
-    return table(lines) if len(lines) > 1 else ""
+    lines = [["experiment", "test metric", "the paper's claim", "word for word", "best reading", "tuned"]]
+    for name, kinds in shown(stored).items():
+        experiment = EXPERIMENTS[name]
+        none = "needs licensed data" if name in absent and not SETS[name].ways else "not run"
+        cells = [none if one is None else _adam_plus(one, one.folder != PAPER) for one in kinds]
+        column = experiment.panels["test"].title.removeprefix("test ")
+        lines.append([experiment.title, column, experiment.claim or "none, not in the paper", *cells])
+    return table(lines)
+
+
+def places(kinds: Mapping[str, Stored | None]) -> str:
+    """The places of Adam⁺ as text, by experiment; empty if it was compared with no other optimizer."""
+    texts = []
+    for name, one in kinds.items():
+        if one is not None and len(ranked := list(_ranked(one))) > 1:
+            place = ranked.index("adam-plus") + 1
+            ordinal = {1: "first", 2: "second", 3: "third"}.get(place, f"{place}th")
+            texts.append(f"{ordinal} of {len(ranked)} for {EXPERIMENTS[name].title}")
+    return listed(texts)
 
 
 def _place_among_most(one: Stored) -> tuple[bool, int, int]:
@@ -59,8 +90,6 @@ def _place_among_most(one: Stored) -> tuple[bool, int, int]:
 def _adam_plus(one: Stored, named: bool) -> str:
     """The result of Adam⁺, its place, and the best of the others."""
     means = _ranked(one)
-    if "adam-plus" not in means:
-        return "–"
     column, others = one.experiment.panels["test"].column, [name for name in means if name != "adam-plus"]
     texts = [f"{_text(one, 'adam-plus', column)}, {_place_of_adam_plus(one)}"]
     texts += [f"{NAMES[others[0]]} {_text(one, others[0], column)}"] if others else []
