@@ -20,7 +20,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ._cuts import Box, Cut, Geometry, boxes
-from ._orthogonal import computed_dtype, directions
+from ._directions import directions
+from ._orthogonal import computed_dtype
 
 ROUND = 2**24
 """Elements that a rank computes in a round, unless it is one matrix. 32 MiB travel longer than a message's latency."""
@@ -28,7 +29,7 @@ ROUND = 2**24
 At = tuple[int, ...]
 """Coordinates of a rank along the sharded dimensions of a mesh."""
 Layout = tuple[bool, bool, int | tuple[int, ...]]
-"""`stacked`, `transposed` and `blocks`: how tensors are read as matrices (`_orthogonal.matrices`)."""
+"""`stacked`, `transposed` and `blocks`: how tensors are read as matrices (`_directions.matrices`)."""
 
 
 class Unit(NamedTuple):

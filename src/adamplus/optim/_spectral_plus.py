@@ -15,6 +15,7 @@ from ._agreement import JointError
 from ._algorithm import Group, Part, scalar
 from ._checkpoint import UNCHANGED
 from ._cuts import Cut
+from ._directions import GEOMETRIES, check_geometry
 from ._execution import (
     PLAIN,
     Gathered,
@@ -30,7 +31,6 @@ from ._execution import (
 from ._layout import alone, is_sharded, is_split, local
 from ._never_at_w import Watch
 from ._optimizer import ExtrapolatingOptimizer, Stats
-from ._orthogonal import GEOMETRIES, check_geometry
 from ._spectral import known_direction, spectral_plus
 from ._spectral_ranks import MatrixRanks
 from ._state import refuse_other_data
