@@ -195,14 +195,6 @@ class SpectralPlus(ExtrapolatingOptimizer):
             if (state := self.state.get(p)) and "direction" not in state:
                 state["direction"] = torch.zeros_like(p, dtype=torch.bfloat16)
 
-    def _before_step(self) -> None:
-        if self._ranks is not None:
-            self._ranks.summed = False
-
-    def _after_failure(self, error: Exception) -> None:
-        if not isinstance(error, JointError):
-            self._warn_other_ranks(not self.training)
-
     def _find_other_ranks(self) -> None:
         if self._ranks is not None and self._ranks.is_for(self.param_groups):
             return
@@ -210,14 +202,6 @@ class SpectralPlus(ExtrapolatingOptimizer):
         if self._is_shared():
             ranks = MatrixRanks(self.param_groups)
             self._ranks = ranks if ranks.cuts else None
-
-    def _warn_other_ranks(self, in_eval_mode: bool, of_a_switch: bool = False) -> None:
-        """Let other ranks know that this one cannot take part, unless they do: they wait for its message."""
-        with suppress(RuntimeError):  # the error that is raised already says more
-            self._find_other_ranks()
-        with suppress(RuntimeError):
-            if self._ranks is not None and (self._switched() or not of_a_switch):
-                self._ranks.decline(in_eval_mode)
 
     def _step(self, compiling: bool) -> None:
         for i, group in enumerate(self.param_groups):
@@ -234,27 +218,32 @@ class SpectralPlus(ExtrapolatingOptimizer):
             self._refuse_group(i, group)
         self._find_other_ranks()
         with torch.no_grad():
-            fused = [] if compiling else self._fused_groups()
-            parts = [
-                (group, [] if any(group is other for other in fused) else self._parts(i, group, compiling))
-                for i, group in enumerate(self.param_groups)
-            ]
-            if self._ranks is not None:
-                self._ranks.agree("step", self.param_groups, [p.grad is not None for p in self._ranks.cuts])
-            begun = False
-            try:
-                if fused and not self._step_fused(fused):
-                    self._step_groups()  # nothing has changed: begin again, without the plan
-                    return
-                begun = bool(fused)
-                for group, some in parts:
-                    for part in some:
-                        spectral_plus(part, group)
-                    if some:
-                        _count(group)
-            except Exception:
-                self._torn = self._torn or begun or any(part.written for _, some in parts for part in some)
-                raise
+            if not self._attempt(compiling):
+                self._attempt(compiling)  # without the plan that did not fit
+
+    def _attempt(self, compiling: bool) -> bool:
+        """Take a step, and return True. If the plan of the last step does not fit, only drop it and return False."""
+        fused = [] if compiling else self._fused_groups()
+        parts = [
+            (group, [] if any(group is other for other in fused) else self._parts(i, group, compiling))
+            for i, group in enumerate(self.param_groups)
+        ]
+        if self._ranks is not None:
+            self._ranks.agree("step", self.param_groups, [p.grad is not None for p in self._ranks.cuts])
+        begun = False
+        try:
+            if fused and not self._step_fused(fused):
+                return False
+            begun = bool(fused)
+            for group, some in parts:
+                for part in some:
+                    spectral_plus(part, group)
+                if some:
+                    _count(group)
+        except Exception:
+            self._torn = self._torn or begun or any(part.written for _, some in parts for part in some)
+            raise
+        return True
 
     def _fused_groups(self) -> list[dict[str, Any]]:
         """The groups that Triton kernels step: all signs or none, and all matrices or none."""
@@ -326,11 +315,15 @@ class SpectralPlus(ExtrapolatingOptimizer):
         self._before_step()
 
     def _after_failed_switch(self, error: Exception) -> None:
-        if not isinstance(error, JointError):
-            self._warn_other_ranks(in_eval_mode=False, of_a_switch=True)
+        if isinstance(error, JointError):
+            return
+        with suppress(RuntimeError):  # the error that is raised already says more
+            self._find_other_ranks()
+        if self._exchanged_in_switch():
+            self._decline(in_eval_mode=False)
 
-    def _switched(self) -> list[Tensor]:
-        """Parameters whose shards are exchanged in a switch."""
+    def _exchanged_in_switch(self) -> list[Tensor]:
+        """Parameters whose shards ranks exchange in a switch. Without any, each rank switches alone."""
         cuts = {} if self._ranks is None else self._ranks.cuts
         groups = [group for group in self.param_groups if group["extrapolated"] and not _keeps(group)]
         return [p for group in groups for p in group["params"] if p in cuts]
@@ -338,7 +331,7 @@ class SpectralPlus(ExtrapolatingOptimizer):
     def _displacements(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Each parameter with its offset c and the direction d in w = ŵ + c d."""
         self._find_other_ranks()
-        if self._ranks is not None and (params := self._switched()):
+        if self._ranks is not None and (params := self._exchanged_in_switch()):
             call = "eval" if self.training else "train"
             self._ranks.agree(call, self.param_groups, [bool(self.state.get(p)) for p in params])
         return self._known_directions()
