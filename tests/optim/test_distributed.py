@@ -65,7 +65,7 @@ def test_ranks_that_disagree_raise_and_do_not_wait(run: Run, processes: int):
 
 
 SPECTRAL = "every_placement_is_one_process every_wrapper_is_one_process replicas_are_equal"
-BESIDE = "rounding_at_random stacks_are_not_exchanged zero_redundancy checkpoints"
+BESIDE = "rounding_at_random stacks_are_not_exchanged a_first_gradient_in_a_later_step zero_redundancy checkpoints"
 TOGETHER = "ranks_that_disagree switches_that_need_no_other_rank parameters_that_cannot_be_exchanged"
 
 

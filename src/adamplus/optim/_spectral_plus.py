@@ -273,6 +273,8 @@ class SpectralPlus(ExtrapolatingOptimizer):
             elif plan is not None and self._ranks is None:
                 return False
             else:  # ranks that have agreed cannot begin again
+                for group in groups:  # a parameter may have its first gradient
+                    self._make_states(group)
                 self._plan = new_plan(gathered)
         except Exception:
             self._torn = gathered.torn or (plan is not None and plan.torn)
