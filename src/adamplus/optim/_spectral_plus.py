@@ -216,6 +216,9 @@ class SpectralPlus(ExtrapolatingOptimizer):
     def _step_groups(self, compiling: bool = False) -> None:
         for i, group in enumerate(self.param_groups):
             self._refuse_group(i, group)
+        for group in self.param_groups:
+            if group["lookahead"] != 0 and not group["extrapolated"]:
+                group["extrapolated"] = True
         self._find_other_ranks()
         with torch.no_grad():
             if not self._attempt(compiling):
@@ -294,8 +297,6 @@ class SpectralPlus(ExtrapolatingOptimizer):
         for j, p in enumerate(group["params"]):
             refuse_gradient(p, i, j)
         refuse_capture(group)
-        if group["lookahead"] != 0 and not group["extrapolated"]:
-            group["extrapolated"] = True
 
     def _parts(self, number: int, group: dict[str, Any], compiling: bool) -> list[Part]:
         """The tensors of a group that have a gradient, divided into those that are stepped together."""
