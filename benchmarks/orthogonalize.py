@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import torch
 
-from adamplus.optim import _orthogonal
+from adamplus.optim import _directions, _orthogonal
 
 # (count, d_out, d_in) of hidden matrices, with queries, keys and values apart
 MODELS = {
@@ -42,7 +42,7 @@ def milliseconds(function: Callable[[], object], replays: int = 12) -> float:
 
 def measure(count: int, rows: int, columns: int) -> dict[str, float]:
     """Milliseconds of one list of matrices: of the parts, for one batch, and of the whole."""
-    batch = min(count, max(1, _orthogonal.AT_ONCE_ELSEWHERE // (rows * columns)))
+    batch = min(count, max(1, _directions.AT_ONCE_ELSEWHERE // (rows * columns)))
     x = torch.randn(batch, rows, columns, device="cuda", dtype=torch.bfloat16)
     gram = _orthogonal._gram(x) / max(rows, columns)
     parts: dict[str, Callable[[], object]] = {

@@ -17,7 +17,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from adamplus import AdamPlus, SpectralPlus
 from adamplus.optim._ranks import Joint
-from adamplus.optim._spectral_ranks import _largest
+from adamplus.optim._spectral_ranks import _largest_mesh
 
 WORKERS = Path(__file__).parent / "workers"
 FOUR = pytest.param(4, marks=pytest.mark.slow)
@@ -65,7 +65,7 @@ def test_ranks_that_disagree_raise_and_do_not_wait(run: Run, processes: int):
 
 
 SPECTRAL = "every_placement_is_one_process every_wrapper_is_one_process replicas_are_equal"
-BESIDE = "rounding_at_random stacks_are_not_exchanged zero_redundancy checkpoints"
+BESIDE = "rounding_at_random stacks_are_not_exchanged a_first_gradient_in_a_later_step zero_redundancy checkpoints"
 TOGETHER = "ranks_that_disagree switches_that_need_no_other_rank parameters_that_cannot_be_exchanged"
 
 
@@ -110,9 +110,9 @@ def test_matrices_on_two_meshes_need_one_that_has_all_ranks():
         return SimpleNamespace(mesh=torch.tensor(ranks), size=lambda: len(ranks))
 
     everyone = mesh(0, 1, 2, 3)
-    assert _largest([mesh(0, 1), everyone, mesh(1, 3)]) is everyone
+    assert _largest_mesh([mesh(0, 1), everyone, mesh(1, 3)]) is everyone
     with pytest.raises(RuntimeError, match="which has other ranks: make one SpectralPlus for each"):
-        _largest([mesh(0, 1), mesh(0, 2)])
+        _largest_mesh([mesh(0, 1), mesh(0, 2)])
 
 
 def test_a_wrapped_model_switches_the_optimizer(run: Run):
@@ -174,7 +174,7 @@ def test_a_mesh_of_one_rank_sends_no_message(one_rank: Any, execution: Any, monk
             ps[0]._local_tensor = ps[0]._local_tensor.clone()  # as FSDP2 does after `module.to()`
         split.step()
         plain.step()
-    assert split._joint is None
+    assert split._ranks is None
     assert difference([p._local_tensor for p in ps], values(plain)) == 0
     assert split.stats() == plain.stats()
 

@@ -19,7 +19,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 
 from adamplus.optim import _exchange
 from adamplus.optim._cuts import Cut, Geometry, _geometry
-from adamplus.optim._orthogonal import directions
+from adamplus.optim._directions import directions
 
 PLAIN: dict[str, Any] = {"geometry": "spectral", "scale": 1.0, "stacked": False, "transposed": False, "blocks": 1}
 

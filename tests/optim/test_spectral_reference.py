@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from adamplus import SpectralPlus, SpectralPlusReference
-from adamplus.optim._orthogonal import directions
+from adamplus.optim._directions import directions
 
 SETTINGS: dict[str, Any] = {"lr": 0.5, "beta": 0.25, "weight_decay": 0.0}
 

@@ -1,6 +1,5 @@
 """`AdamPlus`: the torch.optim.Optimizer around the algorithm."""
 
-from contextlib import suppress
 from typing import Any, ClassVar
 
 import torch
@@ -9,7 +8,6 @@ from torch.distributed import ProcessGroup
 from torch.optim.optimizer import ParamsT
 
 from . import _foreign, _settings
-from ._agreement import JointError
 from ._checkpoint import is_called_by
 from ._execution import Gathered, capturing, choose, refuse_fused, refuse_step
 from ._never_at_w import Watch
@@ -135,8 +133,8 @@ class AdamPlus(ExtrapolatingOptimizer):
 
     NAME: ClassVar[str] = "Adam⁺"
     METHOD: ClassVar[tuple[str, ...]] = ("norm_power", "beta_power")
-    _joint: Joint | None = None
-    """The ranks that share the parameters."""
+    _ranks: Joint | None = None
+    """The ranks that share the parameters, over which norms are summed."""
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -160,16 +158,11 @@ class AdamPlus(ExtrapolatingOptimizer):
     def _check_parameters(self, group: dict[str, Any]) -> None:
         refuse_fused(self.param_groups, self.state)
         super()._check_parameters(group)
-        self._joint = None
-
-    def _before_step(self) -> None:
-        if self._joint is not None:
-            self._joint.summed = False
+        self._ranks = None
 
     def _after_failure(self, error: Exception) -> None:
         self._torn = self._torn or (self._plan is not None and self._plan.torn)
-        if not isinstance(error, JointError):
-            self._warn_other_ranks()
+        super()._after_failure(error)
 
     def _step(self, compiling: bool) -> None:
         plan = None if compiling else self._plan
@@ -196,29 +189,21 @@ class AdamPlus(ExtrapolatingOptimizer):
         # torch.compile would compile the step again whenever the list of captured plans grows.
         captured = [] if compiling else self._captured
         columns = [self._columns(group, compiling) for group in self.param_groups]
-        return Gathered(self.param_groups, columns, self.state, self._joint, *self._amp(), captured)
+        return Gathered(self.param_groups, columns, self.state, self._ranks, *self._amp(), captured)
 
     def _is_shared(self) -> bool:
         return self.process_group is not None or super()._is_shared()
 
     def _find_other_ranks(self, compiling: bool = False) -> None:
         """Find the ranks over which norms are summed. Called where torch.compile does not trace."""
-        if self._joint is not None and self._joint.is_for(self.param_groups, self.process_group):
+        if self._ranks is not None and self._ranks.is_for(self.param_groups, self.process_group):
             return
-        self._joint = None
+        self._ranks = None
         if self._is_shared():
-            self._joint = Joint(self.param_groups, self.process_group)
-            self._joint.look(self.param_groups, self.process_group, silently=compiling or capturing())
-            if self._joint.layout is None:
-                self._joint = None
-
-    def _warn_other_ranks(self) -> None:
-        """Let other ranks know that this one cannot step, unless they do: they wait for its part of the norm."""
-        with suppress(RuntimeError):  # the error that is raised already says more
-            self._find_other_ranks()
-        with suppress(RuntimeError):
-            if self._joint is not None:
-                self._joint.decline(not self.training)
+            self._ranks = Joint(self.param_groups, self.process_group)
+            self._ranks.look(self.param_groups, self.process_group, silently=compiling or capturing())
+            if self._ranks.layout is None:
+                self._ranks = None
 
     def _amp(self) -> tuple[Tensor | None, Tensor | None]:
         """Scale and inf flag that GradScaler sets around its step, for an optimizer that unscales itself."""

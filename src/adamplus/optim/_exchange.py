@@ -20,7 +20,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ._cuts import Box, Cut, Geometry, boxes
-from ._orthogonal import computed_dtype, directions
+from ._directions import directions
+from ._orthogonal import computed_dtype
 
 ROUND = 2**24
 """Elements that a rank computes in a round, unless it is one matrix. 32 MiB travel longer than a message's latency."""
@@ -28,7 +29,7 @@ ROUND = 2**24
 At = tuple[int, ...]
 """Coordinates of a rank along the sharded dimensions of a mesh."""
 Layout = tuple[bool, bool, int | tuple[int, ...]]
-"""`stacked`, `transposed` and `blocks`: how tensors are read as matrices (`_orthogonal.matrices`)."""
+"""`stacked`, `transposed` and `blocks`: how tensors are read as matrices (`_directions.matrices`)."""
 
 
 class Unit(NamedTuple):
@@ -99,7 +100,7 @@ def exchanged_directions(zs: Sequence[Tensor], cuts: Sequence[Cut], group: dict[
         rounds = _plan(tuple(cuts[i].geometry for i in rows), layout, cuts[rows[0]].at, ROUND)
         own, targets = [zs[i] for i in rows], [results[i] for i in rows]
         process_groups = [mesh.get_group(d) for d in dims]
-        waiting += [_travel(one, own, targets, process_groups, group) for one in rounds]
+        waiting += [_exchange(one, own, targets, process_groups, group) for one in rounds]
     active: list[Iterator[bool]] = []
     while waiting or active:
         # The youngest first: its matrices begin to travel, and then those of an older round are computed.
@@ -108,10 +109,10 @@ def exchanged_directions(zs: Sequence[Tensor], cuts: Sequence[Cut], group: dict[
     return results
 
 
-def _travel(
+def _exchange(
     plan: Round, zs: list[Tensor], results: list[Tensor], process_groups: list[Any], group: dict[str, Any]
 ) -> Iterator[bool]:
-    """Take a round, and yield whenever it waits for other ranks."""
+    """Exchange and compute the matrices of a round. Yield whenever it waits for other ranks."""
     like = zs[0].new_empty(0, device=_device(zs[0], process_groups[0]))
     computed = computed_dtype(like)
     # U Vᵀ begins with z in the dtype in which it is computed, so rounding z to it before it is sent changes nothing.

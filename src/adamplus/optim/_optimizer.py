@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import signature
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
@@ -11,6 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from . import _foreign
+from ._agreement import Agreement, JointError
 from ._checkpoint import dtypes_by_name, is_called_by_checkpoint, loading
 from ._execution import Columns
 from ._layout import ORDINARY, is_sharded
@@ -44,6 +46,8 @@ class ExtrapolatingOptimizer(Switchable):
     """Plan of the next fused step."""
     _captured: list[Any]
     """Plans that CUDA graphs replay."""
+    _ranks: Any = None
+    """The ranks that take each step together with this one: an `Agreement`, or None if there are no others."""
 
     NAME: ClassVar[str]
     """Name of the method."""
@@ -81,6 +85,10 @@ class ExtrapolatingOptimizer(Switchable):
     @abstractmethod
     def _step(self, compiling: bool) -> None:
         """Take a step with the gradients that the parameters have."""
+
+    @abstractmethod
+    def _find_other_ranks(self) -> None:
+        """Set `_ranks` to those of the present parameters."""
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a parameter group in the current mode. Settings that it lacks are the optimizer's defaults."""
@@ -156,10 +164,23 @@ class ExtrapolatingOptimizer(Switchable):
         return any(type(p) not in ORDINARY and is_sharded(p) for p in params)
 
     def _before_step(self) -> None:
-        """Prepare for a step that may fail."""
+        """Prepare for a call that may fail: other ranks have no message of this one yet."""
+        if self._ranks is not None:
+            self._ranks.summed = False
 
     def _after_failure(self, error: Exception) -> None:
         """Note that a step has failed."""
+        if not isinstance(error, JointError):
+            self._decline(in_eval_mode=not self.training)
+
+    def _decline(self, in_eval_mode: bool) -> None:
+        """Let other ranks know that this one cannot take part, unless they do: they wait for its message."""
+        with suppress(RuntimeError):  # the error that is raised already says more
+            self._find_other_ranks()
+        with suppress(RuntimeError):
+            ranks: Agreement | None = self._ranks
+            if ranks is not None:
+                ranks.decline(in_eval_mode)
 
     def _columns(self, group: dict[str, Any], compiling: bool) -> Columns:
         """The parameters of a group that have a gradient, with their state."""

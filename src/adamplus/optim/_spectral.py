@@ -5,7 +5,7 @@
     ŵ_{t+1} = w_{t+1} − ℓ lr D(z_t)
 
 As in `_algorithm.py`, the parameters hold ŵ, z is the only buffer, and w = ŵ + c D(z) with the offset c = ℓ lr of the
-step that made ŵ. `_orthogonal.py` has D, and `_exchange.py` has it for matrices that are cut over ranks.
+step that made ŵ. `_directions.py` has D, and `_exchange.py` has it for matrices that are cut over ranks.
 """
 
 from typing import Any, cast
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ._algorithm import ListExecution, Part, extrapolated, gradient_weights, per_tensor, scalar
 from ._cuts import Cut
+from ._directions import directions, scale_of
 from ._exchange import exchanged_directions
-from ._orthogonal import SCALES, directions
 
 
 def spectral_plus(x: Part, group: dict[str, Any]) -> None:
@@ -52,8 +52,3 @@ def unscaled(
     """D(z)/s of each tensor, or of each shard if there are cuts. Without cuts, it may be written `into` tensors."""
     settings = {**group, "scale": 1.0}
     return exchanged_directions(zs, cuts, settings) if cuts else directions(zs, settings, into)
-
-
-def scale_of(group: dict[str, Any]) -> float:
-    """Scale s of D."""
-    return SCALES[group["geometry"]] if group["scale"] is None else group["scale"]

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from ._directions import GEOMETRIES, check_geometry
 from ._layout import local
-from ._orthogonal import GEOMETRIES, check_geometry
 from ._routing import (
     LORA,
     Route,

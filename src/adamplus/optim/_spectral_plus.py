@@ -15,6 +15,7 @@ from ._agreement import JointError
 from ._algorithm import Group, Part, scalar
 from ._checkpoint import UNCHANGED
 from ._cuts import Cut
+from ._directions import GEOMETRIES, check_geometry
 from ._execution import (
     PLAIN,
     Gathered,
@@ -30,7 +31,6 @@ from ._execution import (
 from ._layout import alone, is_sharded, is_split, local
 from ._never_at_w import Watch
 from ._optimizer import ExtrapolatingOptimizer, Stats
-from ._orthogonal import GEOMETRIES, check_geometry
 from ._spectral import known_direction, spectral_plus
 from ._spectral_ranks import MatrixRanks
 from ._state import refuse_other_data
@@ -195,14 +195,6 @@ class SpectralPlus(ExtrapolatingOptimizer):
             if (state := self.state.get(p)) and "direction" not in state:
                 state["direction"] = torch.zeros_like(p, dtype=torch.bfloat16)
 
-    def _before_step(self) -> None:
-        if self._ranks is not None:
-            self._ranks.summed = False
-
-    def _after_failure(self, error: Exception) -> None:
-        if not isinstance(error, JointError):
-            self._warn_other_ranks(not self.training)
-
     def _find_other_ranks(self) -> None:
         if self._ranks is not None and self._ranks.is_for(self.param_groups):
             return
@@ -210,14 +202,6 @@ class SpectralPlus(ExtrapolatingOptimizer):
         if self._is_shared():
             ranks = MatrixRanks(self.param_groups)
             self._ranks = ranks if ranks.cuts else None
-
-    def _warn_other_ranks(self, in_eval_mode: bool, of_a_switch: bool = False) -> None:
-        """Let other ranks know that this one cannot take part, unless they do: they wait for its message."""
-        with suppress(RuntimeError):  # the error that is raised already says more
-            self._find_other_ranks()
-        with suppress(RuntimeError):
-            if self._ranks is not None and (self._switched() or not of_a_switch):
-                self._ranks.decline(in_eval_mode)
 
     def _step(self, compiling: bool) -> None:
         for i, group in enumerate(self.param_groups):
@@ -232,29 +216,37 @@ class SpectralPlus(ExtrapolatingOptimizer):
     def _step_groups(self, compiling: bool = False) -> None:
         for i, group in enumerate(self.param_groups):
             self._refuse_group(i, group)
+        for group in self.param_groups:
+            if group["lookahead"] != 0 and not group["extrapolated"]:
+                group["extrapolated"] = True
         self._find_other_ranks()
         with torch.no_grad():
-            fused = [] if compiling else self._fused_groups()
-            parts = [
-                (group, [] if any(group is other for other in fused) else self._parts(i, group, compiling))
-                for i, group in enumerate(self.param_groups)
-            ]
-            if self._ranks is not None:
-                self._ranks.agree("step", self.param_groups, [p.grad is not None for p in self._ranks.cuts])
-            begun = False
-            try:
-                if fused and not self._step_fused(fused):
-                    self._step_groups()  # nothing has changed: begin again, without the plan
-                    return
-                begun = bool(fused)
-                for group, some in parts:
-                    for part in some:
-                        spectral_plus(part, group)
-                    if some:
-                        _count(group)
-            except Exception:
-                self._torn = self._torn or begun or any(part.written for _, some in parts for part in some)
-                raise
+            if not self._attempt(compiling):
+                self._attempt(compiling)  # without the plan that did not fit
+
+    def _attempt(self, compiling: bool) -> bool:
+        """Take a step, and return True. If the plan of the last step does not fit, only drop it and return False."""
+        fused = [] if compiling else self._fused_groups()
+        parts = [
+            (group, [] if any(group is other for other in fused) else self._parts(i, group, compiling))
+            for i, group in enumerate(self.param_groups)
+        ]
+        if self._ranks is not None:
+            self._ranks.agree("step", self.param_groups, [p.grad is not None for p in self._ranks.cuts])
+        begun = False
+        try:
+            if fused and not self._step_fused(fused):
+                return False
+            begun = bool(fused)
+            for group, some in parts:
+                for part in some:
+                    spectral_plus(part, group)
+                if some:
+                    _count(group)
+        except Exception:
+            self._torn = self._torn or begun or any(part.written for _, some in parts for part in some)
+            raise
+        return True
 
     def _fused_groups(self) -> list[dict[str, Any]]:
         """The groups that Triton kernels step: all signs or none, and all matrices or none."""
@@ -284,6 +276,8 @@ class SpectralPlus(ExtrapolatingOptimizer):
             elif plan is not None and self._ranks is None:
                 return False
             else:  # ranks that have agreed cannot begin again
+                for group in groups:  # a parameter may have its first gradient
+                    self._make_states(group)
                 self._plan = new_plan(gathered)
         except Exception:
             self._torn = gathered.torn or (plan is not None and plan.torn)
@@ -303,8 +297,6 @@ class SpectralPlus(ExtrapolatingOptimizer):
         for j, p in enumerate(group["params"]):
             refuse_gradient(p, i, j)
         refuse_capture(group)
-        if group["lookahead"] != 0 and not group["extrapolated"]:
-            group["extrapolated"] = True
 
     def _parts(self, number: int, group: dict[str, Any], compiling: bool) -> list[Part]:
         """The tensors of a group that have a gradient, divided into those that are stepped together."""
@@ -326,11 +318,15 @@ class SpectralPlus(ExtrapolatingOptimizer):
         self._before_step()
 
     def _after_failed_switch(self, error: Exception) -> None:
-        if not isinstance(error, JointError):
-            self._warn_other_ranks(in_eval_mode=False, of_a_switch=True)
+        if isinstance(error, JointError):
+            return
+        with suppress(RuntimeError):  # the error that is raised already says more
+            self._find_other_ranks()
+        if self._exchanged_in_switch():
+            self._decline(in_eval_mode=False)
 
-    def _switched(self) -> list[Tensor]:
-        """Parameters whose shards are exchanged in a switch."""
+    def _exchanged_in_switch(self) -> list[Tensor]:
+        """Parameters whose shards ranks exchange in a switch. Without any, each rank switches alone."""
         cuts = {} if self._ranks is None else self._ranks.cuts
         groups = [group for group in self.param_groups if group["extrapolated"] and not _keeps(group)]
         return [p for group in groups for p in group["params"] if p in cuts]
@@ -338,7 +334,7 @@ class SpectralPlus(ExtrapolatingOptimizer):
     def _displacements(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Each parameter with its offset c and the direction d in w = ŵ + c d."""
         self._find_other_ranks()
-        if self._ranks is not None and (params := self._switched()):
+        if self._ranks is not None and (params := self._exchanged_in_switch()):
             call = "eval" if self.training else "train"
             self._ranks.agree(call, self.param_groups, [bool(self.state.get(p)) for p in params])
         return self._known_directions()

@@ -48,10 +48,10 @@ class MatrixRanks(Agreement):
                     self.cuts[p] = cut
         super().__init__(device_of(list(self.cuts)))
         if self.cuts:
-            mesh = _largest([cut.mesh for cut in self.cuts.values()])
+            mesh = _largest_mesh([cut.mesh for cut in self.cuts.values()])
             process_groups = [mesh.get_group(d) for d in range(mesh.ndim) if mesh.size(d) > 1]
             self._join(process_groups, mesh.mesh.flatten().tolist())
-        self.described = _number([[self._description(p) for p in group["params"]] for group in groups])
+        self.described = _checksum([[self._description(p) for p in group["params"]] for group in groups])
 
     def is_for(self, groups: Groups) -> bool:
         """Whether it was made for these parameters."""
@@ -63,7 +63,7 @@ class MatrixRanks(Agreement):
         self.summed = True
         zero = torch.zeros((), dtype=torch.float64, device=self.device)
         settings = [(group["layout"], group["extrapolated"], group["state_dtype"]) for group in groups]
-        numbers = _number(present), _number((call, settings, self.described))
+        numbers = _checksum(present), _checksum((call, settings, self.described))
         own, layout = (zero + self._cancelling(number) for number in numbers)
         # The device may be an accelerator, so numbers are not copied to it: a CUDA graph could not capture that.
         message = self._reduced(torch.stack([own, zero, zero, layout]))
@@ -79,7 +79,7 @@ class MatrixRanks(Agreement):
             raise JointError(self.UNEQUAL.format(ranks=self.ranks))
 
 
-def _largest(meshes: list[Any]) -> Any:
+def _largest_mesh(meshes: list[Any]) -> Any:
     """The one of these meshes that has the ranks of all others."""
     largest = max(meshes, key=lambda mesh: mesh.size())
     ranks = {*largest.mesh.flatten().tolist()}
@@ -92,6 +92,6 @@ def _largest(meshes: list[Any]) -> Any:
     return largest
 
 
-def _number(value: Any) -> int:
-    """Number that two values have in common only if they are equal, but for one chance in a million."""
+def _checksum(value: Any) -> int:
+    """A number that two different values have in common with a chance of one in a million."""
     return zlib.crc32(repr(value).encode()) % 2**20

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from . import _settings
-from ._orthogonal import SCALES, check_geometry
+from ._directions import check_geometry, scale_of
 from ._reference import ReferenceOptimizer
 
 
@@ -121,7 +121,7 @@ class SpectralPlusReference(ReferenceOptimizer):
 
 def _direction(z: Tensor, group: dict[str, Any]) -> Tensor:
     """D(z) for the settings of a group."""
-    scale = SCALES[group["geometry"]] if group["scale"] is None else group["scale"]
+    scale = scale_of(group)
     if group["geometry"] == "sign":
         return scale * torch.sign(z) + 0 * z  # NaN where z is not finite
     if z.numel() == 0:

@@ -220,6 +220,23 @@ def stacks_are_not_exchanged() -> None:
     assert_close([whole(params(split)[0])], [params(alone)[0]], 1e-6, "stacks")
 
 
+def a_first_gradient_in_a_later_step() -> None:
+    """Fused kernels step the vectors beside a matrix that is cut over ranks, one of them from the third step on."""
+    mesh = init_device_mesh("cpu", (WORLD,))
+    ends: list[list[Tensor]] = []
+    for fused in (None, True):
+        matrix = nn.Parameter(distribute_tensor(torch.randn(6, 4, generator=seeded(0)), mesh, [Shard(0)]))
+        early, late = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+        optimizer = SpectralPlus([{"params": [matrix]}, {"params": [early, late], "geometry": "sign"}], fused=fused)
+        for step in range(4):
+            matrix.grad, early.grad = matrix.detach().clone(), torch.ones(3)
+            late.grad = torch.ones(3) if step >= 2 else None
+            optimizer.step()
+        assert optimizer.state[late]["step"] == 2
+        ends.append([early.detach(), late.detach()])
+    assert_close(ends[1], ends[0], 1e-6, "fused kernels")
+
+
 def zero_redundancy() -> None:
     """Each rank steps whole parameters of its own, without an argument."""
     model, single = small_model(), small_model()

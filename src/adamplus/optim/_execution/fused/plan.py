@@ -16,10 +16,11 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from ... import _settings
+from ..._directions import is_viewable, scale_of
 from ..._layout import ORDINARY, Share, alone, is_sharded, local, local_gradient
-from ..._orthogonal import computed_dtype, is_viewable
+from ..._orthogonal import computed_dtype
 from ..._ranks import Joint
-from ..._spectral import scale_of, unscaled
+from ..._spectral import unscaled
 from ..._state import count_skipped, scalar_dtype, suit, together
 from .. import lists
 from ..choice import capturing
