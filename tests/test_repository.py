@@ -1,5 +1,6 @@
 """Files around the package: the Makefile, the workflows of CI, constraints and .gitignore fit each other."""
 
+import importlib.metadata
 import re
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from adamplus.cli import app
 
@@ -115,3 +118,23 @@ def test_the_oldest_versions_are_the_floors_of_the_project():
         assert version == floors[name] or version == f"{floors[name]}.0", name
     for page in ("README.md", "docs/index.md"):
         assert re.search(rf"torch {floors['torch']}\b", (ROOT / page).read_text()), page
+
+
+def test_constraints_do_not_contradict_each_other():
+    """With torch's build for CUDA installed, this includes the Triton that it requires."""
+    lines = (line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines())
+    pins = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines if line)}
+    compared = 0
+    for name, version in pins.items():
+        try:
+            found = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if found.version.partition("+")[0] != version:
+            continue
+        for requirement in map(Requirement, found.requires or []):
+            other = canonicalize_name(requirement.name)
+            if other in pins and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+                assert requirement.specifier.contains(pins[other]), f"{name} {version} requires {requirement}"
+                compared += 1
+    assert compared > 0
