@@ -1,10 +1,12 @@
-"""How much weight decay Adam⁺ takes, beside AdamW and SGD: the MLP of `default_tasks.py`, three seeds.
+"""How much weight decay Adam⁺ and SpectralPlus take, beside AdamW and SGD: the MLP of `default_tasks.py`, three seeds.
 
 `PYTHONPATH=src python benchmarks/decay.py` writes results/defaults/decay.json and tables of README.md. Decoupled decay
 is compared at the same part of w per step, lr·weight_decay, and coupled decay at the same weight_decay. Accuracy
-is that on validation data after the last epoch (of Adam⁺, at w). ‖w‖ is relative to the same run without decay.
+is that on validation data after the last epoch (at w, if there are two points). ‖w‖ is relative to the same run without
+decay. With `--only spectral-plus`, an optimizer is measured alone, and the other numbers stay.
 """
 
+import argparse
 import json
 import math
 import platform
@@ -25,7 +27,15 @@ DECOUPLED = (0.0, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 """Parts of w per step."""
 COUPLED = (0.0, 1e-4, 5e-4, 1e-3, 1e-2, 1e-1)
 """Values of weight_decay."""
-RATES = {"adamw": 1e-3, "msgd": 0.1, "adam-plus": 1.0}
+RATES = {"adamw": 1e-3, "msgd": 0.1, "adam-plus": 1.0, "spectral-plus": 0.02}
+METHODS: dict[str, tuple[str, dict[str, Any], tuple[float, ...]]] = {
+    "adamw": ("decoupled", {}, DECOUPLED),
+    "adam-plus": ("decoupled", {"decoupled_weight_decay": True}, DECOUPLED),
+    "spectral-plus": ("decoupled", {}, DECOUPLED),
+    "msgd": ("coupled", {}, COUPLED),
+    "adam-plus, coupled": ("coupled", {}, COUPLED),
+}
+"""The kind of decay, further settings and the amounts of decay that are measured."""
 
 
 def train(optimizer: str, settings: dict[str, Any], seed: int) -> tuple[float, float]:
@@ -64,7 +74,11 @@ def table(found: dict[str, Any], first: str, names: dict[str, str], decays: tupl
 
 def tables(content: dict[str, Any]) -> str:
     """Both tables, from what is stored in decay.json."""
-    heading = {"adamw": "AdamW, lr=0.001", "adam-plus": "Adam⁺, lr=1, decoupled"}
+    heading = {
+        "adamw": "AdamW, lr=0.001",
+        "adam-plus": "Adam⁺, lr=1, decoupled",
+        "spectral-plus": "SpectralPlus, lr=0.02",
+    }
     first = table(content["decoupled"], "lr·weight_decay", heading, DECOUPLED)
     heading = {"msgd": "SGD, lr=0.1, momentum=0.9", "adam-plus": "Adam⁺, lr=1"}
     return f"{first}\n\n{table(content['coupled'], 'weight_decay', heading, COUPLED)}\n"
@@ -72,18 +86,23 @@ def tables(content: dict[str, Any]) -> str:
 
 def main() -> None:
     """Measure, and write what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=METHODS, help="the optimizer to measure [default: all]")
+    only = parser.parse_args().only
     _settings.LARGEST_DECAY = math.inf  # more than users may have, to show what happens
-    decoupled: dict[str, Any] = {}
-    coupled: dict[str, Any] = {}
-    for part in DECOUPLED:
-        decay = {name: {"weight_decay": part / RATES[name]} for name in ("adamw", "adam-plus")}
-        decay["adam-plus"]["decoupled_weight_decay"] = True
-        decoupled |= {f"{name} {part:g}": measure(name, settings) for name, settings in decay.items()}
-        print(part, decoupled[f"adam-plus {part:g}"], flush=True)
-    for decay in COUPLED:
-        coupled |= {f"{name} {decay:g}": measure(name, {"weight_decay": decay}) for name in ("msgd", "adam-plus")}
     certificate = {"torch": torch.__version__, "machine": platform.machine(), "date": str(date.today())}
-    content = {**certificate, "rates": RATES, "decoupled": decoupled, "coupled": coupled}
+    content: dict[str, Any] = json.loads((RESULTS / "decay.json").read_text()) if only else certificate
+    if only:
+        content.setdefault("measured alone", {})[only] = certificate
+    content["rates"] = RATES
+    for method in [only] if only else METHODS:
+        kind, settings, decays = METHODS[method]
+        optimizer = method.partition(",")[0]
+        for decay in decays:
+            weight_decay = decay / RATES[optimizer] if kind == "decoupled" else decay
+            runs = measure(optimizer, {"weight_decay": weight_decay, **settings})
+            content.setdefault(kind, {})[f"{optimizer} {decay:g}"] = runs
+            print(method, decay, runs, flush=True)
     (RESULTS / "decay.json").write_text(json.dumps(content, indent=1) + "\n")
     write_tables("decay.json", tables(content))
 

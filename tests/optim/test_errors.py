@@ -116,7 +116,7 @@ def test_groups_of_a_subclass_may_have_its_own_keywords():
 
 
 def test_spectral_plus_may_decay_more():
-    """Its steps have one length, so decay of any strength only bounds the weights, by scale/λ."""
+    """Its steps have one length, so decay only bounds the weights, by scale/λ: results/defaults measures it."""
     SpectralPlus([nn.Parameter(torch.ones(2, 2))], lr=0.36, weight_decay=0.1)
     assert SpectralPlus([nn.Parameter(torch.ones(2, 2))]).defaults["weight_decay"] == 0.1
 

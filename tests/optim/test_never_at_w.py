@@ -1,6 +1,7 @@
 """A run that never puts w into its parameters leaves a message in the log when the process ends. No other does."""
 
 import copy
+import functools
 import io
 import logging
 import pickle
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from cases import small_model, train
+from cases import batch, small_model, train
 from torch import nn
 
 from adamplus import AdamPlus, SpectralPlus
@@ -29,7 +30,7 @@ def _report(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -
     def messages() -> list[str]:
         with caplog.at_level(logging.WARNING, "adamplus"):
             _never_at_w._report()
-        return [record.getMessage() for record in caplog.records]
+        return [record.getMessage() for record in caplog.records if record.name == "adamplus"]
 
     return messages
 
@@ -100,9 +101,108 @@ def test_a_copy_counts_its_own_steps(report: Callable[[], list[str]]):
     model, optimizer = trained(ENOUGH - 1)
     copies = [copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))]
     assert all(one._watch.steps == 0 for one in copies)
-    copies[0].eval()
+    copies[1].eval()
     train(model, optimizer, range(1))
     assert report()
+
+
+@pytest.mark.parametrize("generations", [1, 3])
+def test_a_run_whose_deep_copy_was_at_w_is_not_reported(generations: int, report: Callable[[], list[str]]):
+    """People evaluate a copy of model and optimizer, and train the original on."""
+    pair = originals = trained()
+    copies = []
+    for _ in range(generations):
+        pair = copy.deepcopy(pair)
+        copies.append(pair)
+    pair[1].eval()
+    train(*originals, range(ENOUGH))
+    assert not report()
+
+
+def test_a_copy_that_is_trained_on_is_reported(report: Callable[[], list[str]]):
+    model, optimizer = copy.deepcopy(trained(2))
+    train(model, optimizer, range(ENOUGH))
+    assert report()
+
+
+def test_a_copy_at_w_before_the_first_step_says_nothing(report: Callable[[], list[str]]):
+    model = small_model()
+    optimizer = AdamPlus(model.parameters(), lr=0.01)
+    copy.deepcopy(optimizer).eval()
+    train(model, optimizer, range(ENOUGH))
+    assert report()
+
+
+def train_compiled(model: nn.Module, optimizer: Any, steps: int) -> None:
+    torch._dynamo.reset()
+    step = torch.compile(optimizer.step, backend="eager")
+    for i in range(steps):
+        model.zero_grad()
+        x, y = batch(i)
+        nn.functional.mse_loss(model(x), y).backward()
+        step()
+
+
+@pytest.mark.parametrize("kind", [AdamPlus, functools.partial(SpectralPlus, geometry="sign")])
+def test_compiled_steps_count(kind: Any, report: Callable[[], list[str]]):
+    model = small_model()
+    optimizer = kind(model.parameters(), lr=0.01)
+    train_compiled(model, optimizer, ENOUGH + 2)
+    assert optimizer._watch.steps < ENOUGH
+    name = type(optimizer).__name__
+    del optimizer
+    (message,) = report()
+    assert f"{name} took {ENOUGH + 2} steps" in message
+
+
+@pytest.mark.parametrize("use", [lambda optimizer: optimizer.eval(), lambda optimizer: copy.deepcopy(optimizer).eval()])
+def test_a_compiled_run_that_was_at_w_is_not_reported(use: Callable[..., Any], report: Callable[[], list[str]]):
+    model, optimizer = trained(0)
+    train_compiled(model, optimizer, 2)
+    use(optimizer)
+    train_compiled(model, optimizer.train(), ENOUGH)
+    assert not report()
+
+
+@pytest.mark.parametrize(("steps", "settings"), [(ENOUGH - 1, {}), (ENOUGH, {"lookahead": 0.0})])
+def test_compiled_runs_that_are_short_or_have_one_point_are_not_reported(
+    steps: int, settings: dict[str, Any], report: Callable[[], list[str]]
+):
+    train_compiled(*trained(0, **settings), steps)
+    assert not report()
+
+
+def replayed(optimizer: AdamPlus, steps: int) -> None:
+    """What a replay of a CUDA graph does: the device takes steps, and Python counts none."""
+    for _ in range(steps):
+        optimizer._step(compiling=False)
+
+
+def test_replays_of_a_graph_count(report: Callable[[], list[str]]):
+    _, optimizer = trained(3, capturable=True)
+    replayed(optimizer, ENOUGH)
+    (message,) = report()
+    assert f"AdamPlus took {ENOUGH + 3} steps" in message
+
+
+@pytest.mark.parametrize("steps", [ENOUGH - 1, ENOUGH])
+def test_steps_of_a_loaded_checkpoint_do_not_count(steps: int, report: Callable[[], list[str]]):
+    _, before = trained(ENOUGH)
+    before.eval().train()
+    model, optimizer = trained(0, capturable=True)
+    optimizer.load_state_dict(before.state_dict())
+    x, y = batch(0)
+    nn.functional.mse_loss(model(x), y).backward()
+    replayed(optimizer, steps)
+    assert bool(report()) == (steps >= ENOUGH)
+
+
+def test_a_record_that_cannot_be_read_counts_nothing(report: Callable[[], list[str]]):
+    p = nn.Parameter(torch.empty(2, device="meta"))
+    optimizer = AdamPlus([p], capturable=True)
+    p.grad = torch.empty_like(p)
+    optimizer.step()
+    assert not report()
 
 
 def test_a_run_that_failed_is_not_reported(report: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch):

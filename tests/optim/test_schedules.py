@@ -25,9 +25,30 @@ SCHEDULES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def rates_of_sgd(schedule: Callable[[Any], Any], lr: float | torch.Tensor) -> list[float]:
+    """Rates that torch's own SGD takes under a schedule."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr)
+    scheduler, rates = schedule(optimizer), []
+    for _ in range(50):
+        optimizer.step()
+        scheduler.step()
+        rates.append(float(optimizer.param_groups[0]["lr"]))
+    return rates
+
+
+def rates_differ(schedule: Callable[[Any], Any]) -> bool:
+    """Whether torch's own SGD takes other rates under a schedule if lr is a tensor."""
+    exact = torch.tensor(0.1, dtype=torch.float64)
+    return rates_of_sgd(schedule, exact) != pytest.approx(rates_of_sgd(schedule, 0.1), rel=1e-9)
+
+
 @pytest.mark.parametrize("kind", ["float", "tensor"])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_run_under_any_torch_scheduler_equals_the_reference(name: str, kind: str):
+    if kind == "tensor" and rates_differ(SCHEDULES[name]):
+        pytest.skip(
+            "SGD takes other rates, too, if lr is a tensor: SequentialLR of torch 2.6 overwrites the initial lr"
+        )
     p, q = (nn.Parameter(torch.ones(4, dtype=torch.float64)) for _ in range(2))
     lr = torch.tensor(0.1, dtype=torch.float64) if kind == "tensor" else 0.1
     fast, reference = AdamPlus([p], lr=lr), AdamPlusReference([q], lr=0.1)

@@ -17,7 +17,7 @@ from ._checkpoint import dtypes_by_name, is_called_by_checkpoint, loading
 from ._execution import Columns
 from ._layout import ORDINARY, is_sharded
 from ._modes import Switchable
-from ._never_at_w import ENOUGH, Watch
+from ._never_at_w import ENOUGH
 from ._state import new_record, new_states, refuse_dtype, separate, suit
 
 INTERNAL = ("params", "param_names", "record", "training", "layout", "extrapolated")
@@ -201,6 +201,8 @@ class ExtrapolatingOptimizer(Switchable):
     ) -> None:
         """Gather what has a gradient, with its state. torch.compile runs this method, by name, outside of the graph."""
         self._make_states(group)
+        if compiling:
+            self._read_steps()
         fused = group["fused"]
         for p in group["params"]:
             if (g := p.grad) is None:
@@ -222,9 +224,16 @@ class ExtrapolatingOptimizer(Switchable):
         new = [p for p in group["params"] if not self.state.get(p) and p.grad is not None]
         if not new:
             return
+        if group["capturable"]:
+            self._read_steps()
         with torch.inference_mode(False):  # or it could not be written to outside of that mode
             for p, state in zip(new, new_states(new, group), strict=True):
                 self.state[p] = state
+
+    def _read_steps(self) -> None:
+        """Let the watch read the number of steps from the device, because Python may not see all of them."""
+        if any(map(_looks_ahead, self.param_groups)):
+            self._watch.reads(type(self).__name__, self.param_groups)
 
     def _refuse_wrong_mode(self) -> None:
         if self._torn:  # both conditions are repeated here to save two calls in every step
@@ -275,6 +284,8 @@ class ExtrapolatingOptimizer(Switchable):
         with loading(self, self._check_saved):
             super().load_state_dict(state_dict)
             self._warn_of_another_mode()
+        if any(map(_looks_ahead, self.param_groups)):
+            self._watch.loads(type(self).__name__, self.param_groups)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -282,7 +293,7 @@ class ExtrapolatingOptimizer(Switchable):
             "_torn": self._torn,
             "_training": self._training,
             "_captured": [],
-            "_watch": Watch(),
+            "_watch": self._watch,
         }
 
     def __repr__(self) -> str:

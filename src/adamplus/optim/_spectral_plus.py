@@ -71,7 +71,8 @@ class SpectralPlus(ExtrapolatingOptimizer):
             it there.
         beta: β in (0, 1], the weight of the new gradient; a float or a 0-dim tensor.
         lookahead: ℓ, how many steps ahead of w gradients are taken. 0 takes them at w. None is Adam⁺'s 1/β − 1.
-        weight_decay: λ. Each step shrinks w to (1 − lr·λ) w.
+        weight_decay: λ. Each step shrinks w to (1 − lr·λ) w. Since steps have one length, this keeps the spectral norm
+            of a matrix at about s √(d_out/d_in) / λ or below.
         geometry: the norm of the group's parameters, "spectral" or "sign".
         scale: s. Default: 1 for "spectral" and 0.04 for "sign".
         stacked: whether a parameter is a stack of matrices: all dimensions but the last two number them.
@@ -196,9 +197,10 @@ class SpectralPlus(ExtrapolatingOptimizer):
                 state["direction"] = torch.zeros_like(p, dtype=torch.bfloat16)
 
     def _find_other_ranks(self) -> None:
-        if self._ranks is not None and self._ranks.is_for(self.param_groups):
-            return
-        self._ranks = None
+        if self._ranks is not None:
+            if self._ranks.is_for(self.param_groups):
+                return
+            self._ranks = None  # only if it is another: torch 2.6 cannot compile what writes an attribute
         if self._is_shared():
             ranks = MatrixRanks(self.param_groups)
             self._ranks = ranks if ranks.cuts else None
