@@ -6,7 +6,10 @@ READY := .venv/.ready
 DEMO_READY := .venv/.ready-demo
 OLDEST := .venv-oldest
 SOURCES := pyproject.toml constraints.txt hatch_build.py src/adamplus/optim/_execution/native.c
-PIP := $(BIN)/python -m pip install --disable-pip-version-check
+# Python compiles modules when they are first imported; pip would compile all, and the tests use two fifths.
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
+# Empty, so that compiled modules are stored even where the environment says otherwise, as in many container images.
+export PYTHONDONTWRITEBYTECODE :=
 # One thread a worker: the tests are many small steps, and threads of several workers would only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
