@@ -6,11 +6,14 @@ READY := .venv/.ready
 DEMO_READY := .venv/.ready-demo
 OLDEST := .venv-oldest
 SOURCES := pyproject.toml constraints.txt hatch_build.py src/adamplus/optim/_execution/native.c
-PIP := $(BIN)/python -m pip install --disable-pip-version-check
+# Python compiles modules when they are first imported; pip would compile all, and the tests use two fifths.
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
+# Empty, so that compiled modules are stored even where the environment says otherwise, as in many container images.
+export PYTHONDONTWRITEBYTECODE :=
 # One thread a worker: the tests are many small steps, and threads of several workers would only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: demo test test-all test-oldest lint format bench figures docs clean
+.PHONY: demo test test-all test-oldest lint types public-types format bench figures docs clean
 
 demo: $(DEMO_READY)
 	$(BIN)/adamplus compare --tune 5 --seeds 3 --out runs/demo
@@ -31,10 +34,16 @@ test-oldest: $(OLDEST)/.ready
 	  tests/optim tests/rivals tests/theory --ignore=tests/optim/_execution/fused \
 	  --ignore=tests/optim/test_spectral_groups_transformers.py
 
+# Both checks of types run at once: each is one process, and takes up to a minute.
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(MAKE) --no-print-directory -j2 types public-types
+
+types: $(READY)
 	$(BIN)/pyright
+
+public-types: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" pyright --verifytypes adamplus --ignoreexternal
 
 format: $(READY)

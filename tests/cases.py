@@ -1,10 +1,12 @@
 """Tables of optimizers and settings that tests iterate over, and helpers that compare two runs."""
 
 import io
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -35,6 +37,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "one step ahead": {"lookahead": 1.0, "beta": 0.3},
     "a step and a half": {"lookahead": 1.5, "norm_scope": "tensor"},
 }
+
+
+def thinned(*columns: Iterable[Any]) -> list[Any]:
+    """All combinations of the columns' values, for `parametrize`. Most of them are marked `slow`, for `make test-all`.
+
+    Of n columns, `make test` has all combinations of any n − 1: the sum of a combination's positions in its columns is
+    divisible by the length of the shortest column, so that the others leave a value of it, and exactly one.
+    """
+    lists = [list(column) for column in columns]
+    shortest = min(map(len, lists))
+    return [
+        pytest.param(*(values[i] for values, i in zip(lists, at, strict=True)), marks=[pytest.mark.slow] * is_slow)
+        for at in itertools.product(*(range(len(values)) for values in lists))
+        for is_slow in [sum(at) % shortest != 0]
+    ]
 
 
 def pair(name: str, groups: Sequence[dict[str, Any]], execution: dict[str, Any]) -> tuple[AdamPlus, AdamPlusReference]:

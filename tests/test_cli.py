@@ -25,6 +25,8 @@ from adamplus.lab.bench.contenders import CONTENDERS, by_optimizer
 from adamplus.lab.bench.table import COLUMNS
 from adamplus.lab.optimizers import registry
 
+pytestmark = pytest.mark.usefixtures("_frozen_again")
+
 
 @pytest.fixture(autouse=True)
 def _small_copy(monkeypatch: pytest.MonkeyPatch) -> None:

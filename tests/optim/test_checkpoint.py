@@ -41,10 +41,10 @@ def test_saved_on_four_processes_and_loaded_on_two(run: Run, tmp_path: Path):
 
 
 def test_reading_the_state_of_a_fresh_optimizer_on_two_processes_changes_nothing(run: Run, tmp_path: Path):
-    run(2, WORKER, "ask", tmp_path, "0:0")
+    run(2, WORKER, "read", tmp_path, "0:0")
 
 
-ASKED: dict[str, dict[str, Any]] = {
+BUILT: dict[str, dict[str, Any]] = {
     **EXECUTIONS,
     "fused": {"fused": True},
     "tensor lr": {"lr": torch.tensor(0.1)},
@@ -56,25 +56,25 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", BUILT)
 def test_reading_the_state_of_a_fresh_optimizer_changes_nothing(name: str, mode: str):
     """DCP has a fresh optimizer step with zero gradients at lr 0; the first step with a gradient is still the first."""
     model, twin = small_model(), small_model()
-    optimizer, unasked = AdamPlus(model.parameters(), **ASKED[name]), AdamPlus(twin.parameters(), **ASKED[name])
+    optimizer, unread = AdamPlus(model.parameters(), **BUILT[name]), AdamPlus(twin.parameters(), **BUILT[name])
     optimizer.follow(model)
     model.train(mode == "train")
     before = values(optimizer)
-    asked: Any = get_optimizer_state_dict(model, optimizer)
-    assert set(asked["state"]) == {name for name, _ in model.named_parameters()}
+    state: Any = get_optimizer_state_dict(model, optimizer)
+    assert set(state["state"]) == {name for name, _ in model.named_parameters()}
     assert optimizer.training == (mode == "train")
     assert all(torch.equal(a, b) for a, b in zip(before, values(optimizer), strict=True))
     assert optimizer.stats() == (0, 0.0, 0.0, 0.0, 0)
     assert not any(value.any() for state in optimizer.state.values() for value in state.values())
     model.train()
     train(model, optimizer, range(3))
-    train(twin, unasked, range(3))
-    assert all(torch.equal(a, b) for a, b in zip(values(unasked), values(optimizer), strict=True))
-    assert optimizer.stats() == unasked.stats()
+    train(twin, unread, range(3))
+    assert all(torch.equal(a, b) for a, b in zip(values(unread), values(optimizer), strict=True))
+    assert optimizer.stats() == unread.stats()
 
 
 @pytest.mark.parametrize("first", ["lr 0", "gradient 0"])

@@ -63,9 +63,15 @@ def run(model: nn.Module, optimizer: AdamPlus, step: Any, steps: int = 20) -> No
         change(optimizer, i)
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize(("kind", "compilations"), [("tensor", 1), ("float", 2)])
-def test_a_compiled_step_is_the_same_step(setting: str, kind: str, compilations: int):
+# A step with floats is compiled twice: with constants, and with inputs in their place. Each takes seconds.
+WITH_FLOATS = ("default", "plain, one step ahead", "fused, tensor scope")
+KINDS = [pytest.param("tensor", 1, setting) for setting in SETTINGS] + [
+    pytest.param("float", 2, setting, marks=[pytest.mark.slow] * (setting not in WITH_FLOATS)) for setting in SETTINGS
+]
+
+
+@pytest.mark.parametrize(("kind", "compilations", "setting"), KINDS)
+def test_a_compiled_step_is_the_same_step(kind: str, compilations: int, setting: str):
     """Steps in which lr and β change: no recompilation with tensors, one with floats, and one graph throughout."""
     steps = 5 if "fused" in setting else 20  # Triton's interpreter is slow
     model, optimizer = scheduled(kind, **SETTINGS[setting])

@@ -44,6 +44,7 @@ def test_every_split_takes_the_steps_of_one_process(
     run: Run, splits: str, processes: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("STEPS", "10" if processes == 2 else "50")  # w is compared every ten steps
+    monkeypatch.setenv("QUICK", "yes" if processes == 2 else "")
     run(processes, WORKERS / "splits.py", *splits.split())
 
 
@@ -71,7 +72,7 @@ TOGETHER = "ranks_that_disagree switches_that_need_no_other_rank parameters_that
 
 @pytest.mark.uncovered  # test_exchange.py and the next test run the same lines
 def test_spectral_plus_on_two_processes_takes_the_steps_of_one(run: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("STEPS", "20")
+    monkeypatch.setenv("STEPS", "10")
     monkeypatch.setenv("QUICK", "yes")
     run(2, WORKERS / "spectral.py", *SPECTRAL.split(), *BESIDE.split())
 

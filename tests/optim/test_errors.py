@@ -86,7 +86,7 @@ def test_strong_decoupled_decay_is_warned_of_once(cls: Any, lr: float | torch.Te
     with pytest.warns(UserWarning, match=words) as found:
         optimizer = cls([w], lr=lr, weight_decay=decay, decoupled_weight_decay=True)
     assert [Path(one.filename) for one in found] == [Path(__file__)]
-    optimizer.load_state_dict(optimizer.state_dict())  # which asks for nothing new
+    optimizer.load_state_dict(optimizer.state_dict())  # the settings are the same, so there is no second warning
     cls([w], lr=lr, weight_decay=decay)  # coupled decay has other units
     cls([{"params": [w], "lr": 1e-3}], lr=lr, weight_decay=decay, decoupled_weight_decay=True)  # no group has this lr
 

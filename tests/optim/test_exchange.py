@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from cases import thinned
 from torch import Tensor
 from torch.distributed.tensor import Shard
 from torch.distributed.tensor.placement_types import _StridedShard
@@ -136,9 +137,9 @@ def placements_of(sizes: tuple[int, ...], way: str) -> tuple[Any, ...]:
     return (*strided, Shard(0))
 
 
-@pytest.mark.parametrize("way", ["rows", "columns", "rows and columns", "strided"])
-@pytest.mark.parametrize("size", [2**24, 20])
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(
+    ("name", "size", "way"), thinned(LAYOUTS, [2**24, 20], ["rows", "columns", "rows and columns", "strided"])
+)
 def test_every_rank_gets_the_shard_of_the_direction_of_the_whole(
     name: str, size: int, way: str, monkeypatch: pytest.MonkeyPatch
 ):

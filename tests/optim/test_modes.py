@@ -1,4 +1,4 @@
-"""Where the parameters are, and who moves them."""
+"""Train and eval mode: what the parameters hold, and what switches them."""
 
 import copy
 import gc
@@ -488,15 +488,15 @@ def test_the_mode_goes_along_with_copies():
         assert difference(values(twin), reference_points()[1]) <= 1e-14
 
 
-def test_stats_ask_each_device_once():
+def test_stats_read_each_device_once():
     optimizer = AdamPlus([nn.Parameter(torch.ones(2)) for _ in range(30)])
     for _ in range(6):
         give(optimizer, [torch.ones(2)] * 30)
         optimizer.step()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         assert optimizer.stats().step == 6
-    asked = [event.count for event in profile.key_averages() if event.key == "aten::_local_scalar_dense"]
-    assert sum(asked) <= 5  # of the record
+    reads = [event.count for event in profile.key_averages() if event.key == "aten::_local_scalar_dense"]
+    assert sum(reads) <= 5  # the five numbers of the record
 
 
 @pytest.mark.parametrize("how", [{"foreach": False}, {"foreach": True}, {"capturable": True}, {"fused": True}], ids=str)

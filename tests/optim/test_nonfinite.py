@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from cases import FAMILY, NoHostRead, difference, give, params, through_a_file, values
+from cases import FAMILY, NoHostRead, difference, give, params, thinned, through_a_file, values
 from torch import Tensor, nn
 
 from adamplus import NIGT, AdamPlus, AdamPlusReference, NAdamPlus
@@ -27,8 +27,19 @@ EXECUTIONS: dict[str, tuple[dict[str, Any], bool]] = {
     "compiled": ({}, True),
     "compiled fused": ({"fused": True}, True),
 }
-# Dynamo reads the lines of a step and does not run them; coverage would only make it half as fast.
-NAMES = [pytest.param(name, marks=[pytest.mark.uncovered] * own[1]) for name, own in EXECUTIONS.items()]
+
+
+def marked(params: list[Any]) -> list[Any]:
+    """Parameters of tests, of which the first is an execution, with a mark for those that are compiled.
+
+    Dynamo reads the lines of a step and does not run them; coverage would only make it half as fast.
+    """
+    return [
+        pytest.param(*p.values, marks=[*p.marks, *[pytest.mark.uncovered] * EXECUTIONS[p.values[0]][1]]) for p in params
+    ]
+
+
+NAMES = marked([pytest.param(name) for name in EXECUTIONS])
 
 
 @pytest.fixture(autouse=True)
@@ -38,13 +49,13 @@ def _fresh_compiler() -> None:
 
 @pytest.fixture(autouse=True)
 def _quiet_interpreter() -> Iterator[None]:
-    """Triton's interpreter computes in NumPy, which warns of what a GPU does without a word."""
+    """Triton's interpreter computes in NumPy, which warns of inf and NaN. A GPU does not."""
     with numpy.errstate(all="ignore"):
         yield
 
 
 def built(execution: str, shapes: Any = ((3, 2), (4,)), **settings: Any) -> tuple[AdamPlus, Any]:
-    """An optimizer of that execution, with one parameter in each group, and what takes its step."""
+    """An optimizer of that execution, with one parameter in each group, and a function that takes its step."""
     own, is_compiled = EXECUTIONS[execution]
     tensors = [torch.randn(shape) for shape in shapes]
     ps = tensors if own.get("differentiable") else [nn.Parameter(t) for t in tensors]
@@ -62,9 +73,7 @@ def gradients(optimizer: torch.optim.Optimizer, bad: float | None = None) -> lis
     return grads
 
 
-@pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("before", [0, 2], ids=["first step", "third step"])
-@pytest.mark.parametrize("execution", NAMES)
+@pytest.mark.parametrize(("execution", "before", "bad"), marked(thinned(EXECUTIONS, [0, 2], BAD)))
 def test_a_gradient_that_is_not_finite_makes_eta_and_every_parameter_nan(execution: str, before: int, bad: float):
     """η = 0 would stop the training, and nothing would show it."""
     optimizer, step = built(execution)
@@ -146,9 +155,17 @@ def _without_c(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setitem(EXECUTIONS, "foreach", ({"foreach": True}, False))
 
 
+# Each compilation takes seconds, so two of the compiled ones are enough for `make test`.
+COMPILED = [("compiled", "decoupled, tensor scope"), ("compiled fused", "coupled, group scope")]
+SKIPPING = [
+    pytest.param(name, setting, marks=[pytest.mark.slow] * (EXECUTIONS[name][1] and (name, setting) not in COMPILED))
+    for name in EXECUTIONS
+    for setting in SETTINGS
+]
+
+
 @pytest.mark.usefixtures("_without_c")
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("execution", NAMES)
+@pytest.mark.parametrize(("execution", "setting"), marked(SKIPPING))
 def test_skipped_steps_change_nothing_but_their_count(execution: str, setting: str):
     """Steps 0, 3 and 4 are skipped. The others are those of an optimizer that was never given inf or NaN."""
     optimizer, step = built(execution, **SETTINGS[setting], skip_nonfinite=True)
@@ -292,7 +309,7 @@ def test_parameters_without_gradients_do_not_decide():
 
 @pytest.mark.parametrize("execution", ["C", "plain", "capturable", "fused"])
 def test_skipping_together_with_gradscaler(execution: str):
-    """GradScaler's own skipped steps are not counted: most executions never hear of them."""
+    """Steps that GradScaler skips are not counted: in most executions it does not call `step`."""
     optimizer, _ = built(execution, skip_nonfinite=True)
     twin, _ = built(execution)
     with torch.no_grad():

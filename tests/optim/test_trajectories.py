@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from cases import EXECUTIONS, FAMILY, SETTINGS, difference, give, pair, params, values
+from cases import EXECUTIONS, FAMILY, SETTINGS, difference, give, pair, params, thinned, values
 from torch import Tensor, nn
 
 from adamplus import AdamPlus, AdamPlusReference
@@ -21,8 +21,7 @@ def noisy_gradients(ps: list[Tensor], noise: list[Tensor]) -> list[Tensor]:
     return [p.detach() - 2 * torch.sin(2 * p.detach()) + n for p, n in zip(ps, noise, strict=True)]
 
 
-@pytest.mark.parametrize("execution", EXECUTIONS)
-@pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.parametrize(("name", "execution"), thinned(FAMILY, EXECUTIONS))
 def test_float64_equals_the_reference_over_1000_steps(name: str, execution: str):
     """Groups of different settings, lr and β that change, gradients that are missing: at most 1e-12 apart."""
     ps = [nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in SHAPES]
@@ -56,9 +55,7 @@ def test_float64_equals_the_reference_over_1000_steps(name: str, execution: str)
     assert worst <= 1e-12  # at every step, at ŵ and at w: an error that is forgotten later counts, too
 
 
-@pytest.mark.parametrize("execution", EXECUTIONS)
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.parametrize(("name", "setting", "execution"), thinned(FAMILY, SETTINGS, EXECUTIONS))
 def test_every_setting_equals_the_reference(name: str, setting: str, execution: str):
     ps = [nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in SHAPES]
     groups = [{"params": ps[:3], **SETTINGS[setting]}, {"params": ps[3:], **SETTINGS[setting], "lr": 0.03}]

@@ -1,4 +1,4 @@
-"""results/gpt: its words are what the stored runs say."""
+"""results/gpt: the figures in README.md are those of the stored runs."""
 
 import itertools
 import json

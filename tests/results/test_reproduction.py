@@ -40,7 +40,7 @@ def test_nothing_is_stored_but_what_runs_leave():
 
 
 @pytest.fixture(scope="module")
-def said() -> str:
+def readme() -> str:
     return " ".join((RESULTS / "README.md").read_text().split())
 
 
@@ -54,7 +54,7 @@ def cells(section: str, first: str) -> list[str]:
 ORDER = ("adam-plus", "nigt", "sgd", "msgd", "adagrad", "adam")
 
 
-def test_the_readme_begins_with_the_results(said: str):
+def test_the_readme_begins_with_the_results(readme: str):
     head = (RESULTS / "README.md").read_text().split("\n## ")[0]
     assert head.index("**With the paper's settings, Adam⁺ is behind SGD on images") < head.index("| task |") < 500
     image = {name: _percent("paper/cifar10", name) for name in ("adam-plus", "msgd")}
@@ -83,7 +83,7 @@ def test_the_readme_begins_with_the_results(said: str):
     assert not list(RESULTS.glob("*reading*"))  # "not run"
 
 
-def test_the_readme_has_the_numbers_of_an4(said: str):
+def test_the_readme_has_the_numbers_of_an4(readme: str):
     folder = "paper/an4"
     at = {
         ("Adam⁺", f"β = {beta}" + ", the paper's best" * (beta == 0.01)): _lines(folder, "adam-plus", beta=beta)
@@ -104,44 +104,44 @@ def test_the_readme_has_the_numbers_of_an4(said: str):
     )
     eta = [lines[9]["eta"] for (title, _), lines in at.items() if title == "Adam⁺"]
     form = "Its η is {:.4f} in its first ten epochs, {:.3f} with β = 0.1 and {:.3f} with β = 0.9."
-    assert form.format(*eta) in said
-    assert f"A run has {at['SGD', ''][-1]['step']} steps here." in said
+    assert form.format(*eta) in readme
+    assert f"A run has {at['SGD', ''][-1]['step']} steps here." in readme
 
 
-def test_the_readme_has_the_numbers_of_the_quick_forms(said: str):
+def test_the_readme_has_the_numbers_of_the_quick_forms(readme: str):
     for title, folder in (("CIFAR-10", "cifar10"), ("CIFAR-100", "cifar100")):
         found = cells(f"### {title}", "35 epochs (`--quick`)")
         assert found == [f"{_percent(f'paper-quick/{folder}', name)} %" for name in ORDER]
     curves = {name: [line["test_accuracy"] for line in _lines("paper-quick/cifar10", name)] for name in NAMES}
     behind = {name: sum(a <= b for a, b in zip(curves[name], curves["adam-plus"], strict=True)) for name in curves}
     assert (behind["nigt"], behind["adam"]) == (0, 2)
-    assert "NIGT is ahead of Adam⁺ in every epoch, and Adam in all but two." in said
+    assert "NIGT is ahead of Adam⁺ in every epoch, and Adam in all but two." in readme
     fifth = {name: 100 * _lines("paper-quick/cifar100", name)[4]["test_accuracy"] for name in NAMES}
     assert max(fifth, key=lambda name: fifth[name]) == "adam-plus"
     hat = 100 * _lines("paper-quick/cifar100", "adam-plus")[4]["test_accuracy_hat"]
     form = "after five epochs it has {adam-plus:.1f} % ({hat:.1f} % at ŵ), NIGT {nigt:.1f} % and SGD {sgd:.1f} %"
-    assert form.format(**fifth, hat=hat) in said
+    assert form.format(**fifth, hat=hat) in readme
 
 
-def test_the_readme_has_the_numbers_of_350_epochs(said: str):
+def test_the_readme_has_the_numbers_of_350_epochs(readme: str):
     plus, msgd = (_lines("paper/cifar10", name) for name in ("adam-plus", "msgd"))
     at = {epoch: [100 * one[epoch - 1]["test_accuracy"] for one in (plus, msgd)] for epoch in (10, 154, 350)}
     ends = [f"{value:.1f} %" for value in at[350]]
     assert cells("### CIFAR-10", "350 epochs") == [ends[0], "not run", "not run", ends[1], "not run", "not run"]
     hat = 100 * plus[9]["test_accuracy_hat"]
     form = f"through epoch 15 (after ten epochs {at[10][0]:.1f} and {at[10][1]:.1f} %; at ŵ it has {hat:.1f} %)"
-    assert form in said
+    assert form in readme
     ahead = [a["test_accuracy"] > b["test_accuracy"] for a, b in zip(plus, msgd, strict=True)]
     assert all(ahead[:15])
     assert not ahead[15]
     assert sum(ahead[38:]) == 1
-    assert "From epoch 39 on it is behind in all epochs but one." in said
-    assert f"At epoch 39 its η is {plus[38]['eta']:.3f}." in said
+    assert "From epoch 39 on it is behind in all epochs but one." in readme
+    assert f"At epoch 39 its η is {plus[38]['eta']:.3f}." in readme
     form = f"{100 * plus[153]['running_accuracy']:.1f} % training accuracy and {at[154][0]:.1f} % test accuracy are"
-    assert form in said
+    assert form in readme
 
 
-def test_the_readme_has_the_numbers_of_350_epochs_on_cifar100(said: str):
+def test_the_readme_has_the_numbers_of_350_epochs_on_cifar100(readme: str):
     curves = {name: _lines("paper/cifar100", name) for name in ("adam-plus", "sgd", "msgd")}
     ends = {name: 100 * lines[-1]["test_accuracy"] for name, lines in curves.items()}
     assert cells("### CIFAR-100", "350 epochs") == [
@@ -153,22 +153,22 @@ def test_the_readme_has_the_numbers_of_350_epochs_on_cifar100(said: str):
     plus, sgd, msgd = curves.values()
     ahead = {name: [a[name] > b[name] for a, b in zip(plus, sgd, strict=True)] for name in SHOWN}
     assert ahead["running_accuracy"].index(False) == 144
-    assert "Adam⁺ is ahead of SGD up to epoch 144, and of momentum SGD to the end" in said
+    assert "Adam⁺ is ahead of SGD up to epoch 144, and of momentum SGD to the end" in readme
     assert all(a["running_accuracy"] > b["running_accuracy"] for a, b in zip(plus, msgd, strict=True))
     assert ahead["test_accuracy"].index(False) == 34
     assert not any(ahead["test_accuracy"][43:])
     assert ahead["test_accuracy"][42]
     ten = [100 * value for value in (plus[9]["test_accuracy"], sgd[9]["test_accuracy"], plus[9]["test_accuracy_hat"])]
     form = "up to epoch 34 (after ten epochs {:.1f} and {:.1f} %; at ŵ it has {:.1f} %). From epoch 44 on"
-    assert form.format(*ten) in said
+    assert form.format(*ten) in readme
 
 
-def test_only_the_first_run_of_a_command_has_the_start(said: str):
+def test_only_the_first_run_of_a_command_has_the_start(readme: str):
     sgd, msgd = (_lines("paper/cifar100", name) for name in ("sgd", "msgd"))
     starts = [lines[0]["wall_seconds"] for lines in (sgd, msgd)]
     ends = [lines[-1]["wall_seconds"] for lines in (sgd, msgd)]
-    assert f"SGD on CIFAR-100 took {starts[0]:.1f} s until its first epoch had ended, and momentum SGD, after" in said
-    assert f"in the same process, {starts[1]:.1f} s. They took {ends[0]:.1f} and {ends[1]:.1f} s to the end" in said
+    assert f"SGD on CIFAR-100 took {starts[0]:.1f} s until its first epoch had ended, and momentum SGD, after" in readme
+    assert f"in the same process, {starts[1]:.1f} s. They took {ends[0]:.1f} and {ends[1]:.1f} s to the end" in readme
 
 
 def test_the_table_of_times_is_of_the_stored_runs():
@@ -190,7 +190,7 @@ def test_the_table_of_times_is_of_the_stored_runs():
     assert cells("## Times", "with the start") == [f"{line['wall_seconds']:.1f} s" for line in last]
 
 
-def test_the_readme_says_where_norms_flatten_whatever_the_windows(said: str, monkeypatch: pytest.MonkeyPatch):
+def test_the_readme_says_where_norms_flatten_whatever_the_windows(readme: str, monkeypatch: pytest.MonkeyPatch):
     both = [_lines(f"paper/{name}", "adam-plus") for name in ("cifar10", "cifar100")]
     places = {}
     for part in (10, 20, 40, 80):
@@ -198,16 +198,16 @@ def test_the_readme_says_where_norms_flatten_whatever_the_windows(said: str, mon
         found = [_growth.growth(lines) for lines in both]
         places[part] = [one.knee for one in found if one is not None and one.flattens]
     assert places[20] == [60_214, 60_214]
-    assert "growth falls most at iteration 60,214, which is epoch 154." in said
+    assert "growth falls most at iteration 60,214, which is epoch 154." in readme
     for lines in both:
         norms = [lines[i]["norm_sum"] - lines[i - 1]["norm_sum"] for i in (149, 151)]  # of epochs 150 and 152
         assert norms[1] < norms[0] / 2
-    assert "‖z‖ halves within the two epochs after the rate was first divided by ten, at 150 of 350" in said
+    assert "‖z‖ halves within the two epochs after the rate was first divided by ten, at 150 of 350" in readme
     epochs = [place / 391 for pair in places.values() for place in pair]
-    assert (len(epochs), f"at epochs {min(epochs):.0f} to {max(epochs):.0f}" in said) == (8, True)
+    assert (len(epochs), f"at epochs {min(epochs):.0f} to {max(epochs):.0f}" in readme) == (8, True)
 
 
-def test_the_readme_has_the_numbers_of_wikitext2(said: str):
+def test_the_readme_has_the_numbers_of_wikitext2(readme: str):
     folder, section = "paper-6-epochs/wikitext2", "### WikiText-2"
     sgd = {rate: _lines(folder, "sgd", lr=rate)[-1] for rate in (20, 10, 5)}
     plus = {rate: _lines(folder, "adam-plus", lr=rate) for rate in (20, 10, 5)}
@@ -222,14 +222,14 @@ def test_the_readme_has_the_numbers_of_wikitext2(said: str):
     later = [line for lines in plus.values() for line in lines[1:]]
     assert {f"{line['norm']:.2f}" for line in later} == {"0.22", "0.23"}
     assert {rate: f"{lines[-1]['eta']:.0f}" for rate, lines in plus.items()} == {20: "38", 10: "19", 5: "9"}
-    assert "With α = 20 this is 38. With α = 10 it is 19, about SGD's 20." in said
+    assert "With α = 20 this is 38. With α = 10 it is 19, about SGD's 20." in readme
     adam = [line["test_perplexity"] for line in _lines(folder, "adam")]
     ahead = [a < b["test_perplexity"] for a, b in zip(adam, plus[10], strict=True)]
     assert ahead == [True] * 5 + [False]
-    assert "Adam is ahead of Adam⁺ up to the fifth." in said
+    assert "Adam is ahead of Adam⁺ up to the fifth." in readme
 
 
-def test_the_readme_has_the_numbers_of_40_epochs_of_wikitext2(said: str):
+def test_the_readme_has_the_numbers_of_40_epochs_of_wikitext2(readme: str):
     section = "### WikiText-2"
     plus, sgd = (_lines("paper/wikitext2", name) for name in ("adam-plus", "sgd"))
     assert (len(plus), len(sgd)) == (40, 40)
@@ -252,14 +252,14 @@ def test_the_readme_has_the_numbers_of_40_epochs_of_wikitext2(said: str):
     ]
     ahead = [a["train_perplexity"] < b["train_perplexity"] for a, b in zip(plus, sgd, strict=True)]
     assert ahead == [True] * 13 + [False] * 27
-    assert "Adam⁺ is ahead up to epoch 13, and behind from there on" in said
+    assert "Adam⁺ is ahead up to epoch 13, and behind from there on" in readme
     eta = {line["lr"]: line["eta"] for line in plus}  # at the last epoch of each rate
-    assert "({:.1f}, {:.2f}, {:.2f}, {:.3f})".format(*(eta[10 / 4**i] for i in range(4))) in said
+    assert "({:.1f}, {:.2f}, {:.2f}, {:.3f})".format(*(eta[10 / 4**i] for i in range(4))) in readme
 
 
-def test_the_older_run_of_wikitext2_took_as_long_as_the_readme_says(said: str):
+def test_the_older_run_of_wikitext2_took_as_long_as_the_readme_says(readme: str):
     older, _ = _runs("paper/wikitext2", "adam-plus")
-    assert f"with SGD beside it from the sixth epoch on, took {older[-1]['wall_seconds']:.0f} s" in said
+    assert f"with SGD beside it from the sixth epoch on, took {older[-1]['wall_seconds']:.0f} s" in readme
 
 
 def test_40_epochs_of_wikitext2_repeat_their_bits_in_another_session():
@@ -283,7 +283,7 @@ def test_a_run_on_an4_repeats_its_bits_in_another_session():
 
 
 @pytest.mark.parametrize("experiment", ["cifar10", "cifar100"])
-def test_350_epochs_repeat_their_bits_in_another_session(experiment: str, said: str):
+def test_350_epochs_repeat_their_bits_in_another_session(experiment: str, readme: str):
     """All that training has told; evaluation takes more rows at once in the newer run."""
     older, newer = _runs(f"paper/{experiment}", "adam-plus")
     evaluated = {name for name in newer[0] if name.startswith("test_")}
@@ -296,23 +296,23 @@ def test_350_epochs_repeat_their_bits_in_another_session(experiment: str, said: 
     }
     assert most["test_accuracy"] < 0.235
     assert most["test_accuracy_hat"] < 0.025
-    assert "Accuracy at w differs by up to 0.23 points, and at ŵ, where nothing is drawn, by 0.02" in said
+    assert "Accuracy at w differs by up to 0.23 points, and at ŵ, where nothing is drawn, by 0.02" in readme
 
 
-def test_the_readme_has_the_numbers_of_momentum_sgds_usual_recipe(said: str):
+def test_the_readme_has_the_numbers_of_momentum_sgds_usual_recipe(readme: str):
     stored = ROOT / "results" / "recipe"
     recipe = [100 * run[-1]["test_accuracy"] for run in _runs(stored, "msgd")]
     plus = [100 * _lines("tuned-quick/cifar10", "adam-plus", seed=seed)[-1]["test_accuracy"] for seed in (1, 2, 3)]
     mean = summarize(recipe)
-    assert f"it has {mean.mean:.2f} ± {mean.error:.2f} %" in said
+    assert f"it has {mean.mean:.2f} ± {mean.error:.2f} %" in readme
     ahead = [a - b for a, b in zip(plus, recipe, strict=True)]
-    assert "Adam⁺ is ahead of it by {:.2f}, {:.2f} and {:.2f} points with the same seeds".format(*ahead) in said
+    assert "Adam⁺ is ahead of it by {:.2f}, {:.2f} and {:.2f} points with the same seeds".format(*ahead) in readme
     for spec in _final(stored, "msgd").values():
         assert (spec["task"], spec["epochs"]) == ("cifar10", 35)
         assert spec["settings"] == {"momentum": 0.9, "lr": 0.1, "weight_decay": 0.0005}
 
 
-def test_the_readme_has_the_numbers_of_the_tuned_comparison_on_an4(said: str):
+def test_the_readme_has_the_numbers_of_the_tuned_comparison_on_an4(readme: str):
     names = ("adam", "msgd", "adam-plus")
     ends = {name: [run[-1]["test_loss"] for run in _runs("tuned/an4", name)] for name in names}
     assert [len(end) for end in ends.values()] == [3, 3, 3]
@@ -350,11 +350,11 @@ def test_the_readme_has_the_numbers_of_the_tuned_comparison_on_an4(said: str):
         f"{own[0]:.2f}, {own[1]:.2f} (α = {second['lr']}, β = {second['beta']}), six of {own[2]:.2f} or worse, "
         f"the last {own[-1]:,.0f}",
     ]
-    assert f"Adam⁺ is behind on these {_last('tuned/an4', 'adam-plus', seed=1)['step']} steps" in said
+    assert f"Adam⁺ is behind on these {_last('tuned/an4', 'adam-plus', seed=1)['step']} steps" in readme
     together = [run[-1]["seconds"] for run in _runs("paper/an4", "adam-plus")[1:] + _runs("paper/an4", "nigt")[1:]]
-    assert (len(together), f"took {min(together):.0f} to {max(together):.0f} s each" in said) == (5, True)
+    assert (len(together), f"took {min(together):.0f} to {max(together):.0f} s each" in readme) == (5, True)
     seconds = fmean(run[-1]["seconds"] for run in _runs("tuned/an4", "adam-plus"))
-    assert f"{seconds:.1f} s of training a run" in said
+    assert f"{seconds:.1f} s of training a run" in readme
     assert 12 < min(together) / seconds < max(together) / seconds < 14
 
 
@@ -376,7 +376,7 @@ def test_the_readme_has_the_numbers_of_the_start_and_of_cudnns_choices():
     assert "TORCH_CUDNN_USE_HEURISTIC_MODE_B=1" in mode_b["command"]
 
 
-def test_the_readme_has_the_numbers_of_the_tuned_comparison(said: str):
+def test_the_readme_has_the_numbers_of_the_tuned_comparison(readme: str):
     plus, msgd = (
         [_lines("tuned-quick/cifar10", name, seed=seed) for seed in (1, 2, 3)] for name in ("adam-plus", "msgd")
     )
@@ -389,28 +389,28 @@ def test_the_readme_has_the_numbers_of_the_tuned_comparison(said: str):
             str(settings["lr"]),
             f"{1e4 * settings['weight_decay']:.1f}·10⁻⁴",
         ]
-    assert "ahead by {:.2f}, {:.2f} and {:.2f} points".format(*(a - b for a, b in zip(*ends, strict=True))) in said
+    assert "ahead by {:.2f}, {:.2f} and {:.2f} points".format(*(a - b for a, b in zip(*ends, strict=True))) in readme
     mean = {name: [[fmean(run[i][name] for run in runs) for i in range(35)] for runs in (plus, msgd)] for name in SHOWN}
     ahead = {name: [a > b for a, b in zip(*curves, strict=True)] for name, curves in mean.items()}
     assert ahead["test_accuracy"] == [False] + [True] * 34
     assert ahead["running_accuracy"] == [False] * 24 + [True] * 11
     assert (
         f"after fifteen epochs {100 * mean['test_accuracy'][0][14]:.1f} and {100 * mean['test_accuracy'][1][14]:.1f} %"
-        in said
+        in readme
     )
     at = [100 * fmean(run[14][f"test_accuracy{end}"] for run in plus) for end in ("", "_hat")]
     form = f"at epoch 15, Adam⁺ has {at[0]:.1f} % at w and {at[1]:.1f} % at ŵ, and momentum SGD has"
-    assert f"{form} {100 * mean['test_accuracy'][1][14]:.1f} %" in said
+    assert f"{form} {100 * mean['test_accuracy'][1][14]:.1f} %" in readme
 
 
-def test_the_readme_says_how_far_apart_two_points_end(said: str):
+def test_the_readme_says_how_far_apart_two_points_end(readme: str):
     most: dict[str, float] = {}
     for folder, name in itertools.product(("paper", "paper-quick", "tuned-quick"), ("adam-plus", "nigt")):
         for run in _runs(f"{folder}/cifar10", name) + _runs(f"{folder}/cifar100", name):
             apart = 100 * abs(run[-1]["test_accuracy"] - run[-1]["test_accuracy_hat"])
             most[name] = max(most.get(name, 0.0), apart)
     form = "Adam⁺'s w and ŵ are up to {adam-plus:.1f} points apart, NIGT's up to {nigt:.2f}."
-    assert form.format(**most) in said
+    assert form.format(**most) in readme
 
 
 SHOWN = ("test_accuracy", "running_accuracy")

@@ -25,6 +25,7 @@ from adamplus.lab.bench.shapes import MODELS, equal_tensors, gpt_blocks, listed,
 from adamplus.lab.bench.table import COLUMNS, table
 
 CPU = torch.device("cpu")
+pytestmark = pytest.mark.usefixtures("_frozen_again")
 
 
 @pytest.mark.parametrize(

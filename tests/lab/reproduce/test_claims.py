@@ -110,7 +110,7 @@ class TestRules:
         assert BETTER.judge(found).verdict == "open"
         assert "Adam⁺ 0.9000 ± 0 (n = 2, 1 diverged)" in BETTER.judge(found).measured
         assert Versus("test", "no worse than", ("sgd",)).judge(found).verdict == "open"
-        # and behind those who are ahead of its best runs
+        # and behind an optimizer that is ahead of its best runs
         assert Versus("test", "better than", ("adam",)).judge(found).verdict == "not reproduced"
         assert Versus("test", "worse than", ("adam",)).judge(found).verdict == "reproduced"
 

@@ -186,13 +186,13 @@ def save(directory: Path, cases: list[dict[str, str]]) -> None:
             dist.barrier()
 
 
-def ask() -> None:
+def read() -> None:
     """Reading the state of a fresh optimizer, in either mode, does not change its training."""
     for wrap, mode in product(("fully_shard", "ddp"), ("train", "eval")):
         run, twin = Run(wrap, "two", follow=True), Run(wrap, "two", follow=True)
         run.model.train(mode == "train")
-        asked: Any = get_optimizer_state_dict(run.model, run.optimizer)
-        assert not any(value.any() for state in asked["state"].values() for value in map(whole, state.values()))
+        state: Any = get_optimizer_state_dict(run.model, run.optimizer)
+        assert not any(value.any() for own in state["state"].values() for value in map(whole, own.values()))
         assert run.optimizer.training == (mode == "train")
         run.model.train()
         for each in (run, twin):
@@ -258,7 +258,7 @@ def shares() -> None:
     assert_close(again.named, run.named, 0.0)
 
 
-def ask_a_rank_without_parameters() -> None:
+def read_on_a_rank_without_parameters() -> None:
     """Every save reads the state of a rank without parameters. It must not send a message that others receive."""
     model = nn.Linear(3, 1)
     mine = list(model.parameters()) if dist.get_rank() == 0 else []
@@ -305,9 +305,9 @@ if __name__ == "__main__":
     command, directory, chosen = sys.argv[1], Path(sys.argv[2]), slice(*map(int, sys.argv[3].split(":")))
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
-    if command == "ask":
-        ask()
-        ask_a_rank_without_parameters()
+    if command == "read":
+        read()
+        read_on_a_rank_without_parameters()
     if "save" in command:
         save(directory, CASES[chosen])
     if "load" in command:

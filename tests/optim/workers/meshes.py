@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from splits import EXECUTIONS as ALL_EXECUTIONS
-from splits import RANK, STEPS, TOLERANCE, WORLD, assert_close, whole
+from splits import QUICK, RANK, STEPS, TOLERANCE, WORLD, assert_close, whole
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -31,7 +31,6 @@ from adamplus import AdamPlus
 SETTINGS: dict[str, Any] = {"lr": 0.02, "beta": 0.2, "weight_decay": 0.01}
 NAMES = ("pipeline", "replicate", "data", "tensor")
 VOCABULARY, LENGTH = 7, 4
-QUICK = bool(os.environ.get("QUICK"))
 EXECUTIONS = {"foreach": ALL_EXECUTIONS["foreach"]} if QUICK else ALL_EXECUTIONS
 
 

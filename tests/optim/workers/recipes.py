@@ -156,7 +156,7 @@ def shares_with_a_scaler(fused: bool) -> None:
                 mine[0].grad = torch.full((5,), torch.inf)
         else:
             whole_run.step()
-        scaler.unscale_(share)  # fused kernels unscale by themselves, and ranks agree only here
+        scaler.unscale_(share)  # fused kernels would unscale in the step, but ranks agree only here
         scaler.step(share)
         scaler.update()
     for p, q in zip(everything[dist.get_rank() :: world()], mine, strict=True):

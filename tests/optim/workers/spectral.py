@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from splits import (
+    QUICK,
     RANK,
     STEPS,
     WORLD,
@@ -40,7 +41,6 @@ from torch.nn.parallel import DistributedDataParallel
 from adamplus import SpectralPlus
 from adamplus.optim import _exchange
 
-QUICK = bool(os.environ.get("QUICK"))
 # Matrices are computed in batches of other matrices than in one process, whose products sum in another order. In
 # float32, gradients of shards of a batch are also added in another order: a rounding each, which U Vᵀ amplifies by
 # ‖z‖ / σ (`orthogonalize`).

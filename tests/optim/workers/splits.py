@@ -22,6 +22,7 @@ STEPS, TOLERANCE = int(os.environ.get("STEPS", "50")), 1e-6
 SETTINGS: dict[str, Any] = {"lr": 0.02, "beta": 0.2, "weight_decay": 0.01}
 EXECUTIONS: dict[str, dict[str, Any]] = {"plain": {"foreach": False}, "foreach": {}, "fused": {"fused": True}}
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+QUICK = bool(os.environ.get("QUICK"))
 
 
 def small_model(hidden: int = 7) -> nn.Sequential:
@@ -124,8 +125,10 @@ def every_split_is_one_process() -> None:
         model = small_model(hidden)
         optimizer = AdamPlus(model.parameters(), **SETTINGS)
         singles[hidden] = trajectory(optimizer, model, model, everything), optimizer.stats().norm_sum
-    for split in SPLITS:
-        for name, execution in EXECUTIONS.items():
+    for i, split in enumerate(SPLITS):
+        for j, (name, execution) in enumerate(EXECUTIONS.items()):
+            if QUICK and (i + j) % len(EXECUTIONS) != 0:  # each split with one execution
+                continue
             run, model, mine = split()
             optimizer = AdamPlus(model.parameters(), **SETTINGS, **execution)
             expected, norm_sum = singles[next(model.parameters()).shape[0]]

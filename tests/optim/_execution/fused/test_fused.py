@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from cases import FAMILY, SETTINGS, difference, give, pair, params, through_a_file, values
+from cases import FAMILY, SETTINGS, difference, give, pair, params, thinned, through_a_file, values
 from torch import nn
 
 from adamplus import AdamPlus
@@ -24,8 +24,7 @@ def made(shapes: list[tuple[int, ...]] = SHAPES, dtype: torch.dtype = torch.floa
     return [nn.Parameter(torch.randn(shape).to(dtype)) for shape in shapes]
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.parametrize(("name", "setting"), thinned(FAMILY, SETTINGS))
 @pytest.mark.uncovered  # shorter tests run the same lines
 def test_float32_equals_the_float64_reference(name: str, setting: str):
     """The relative difference is at most 1e-6 after 10 steps with changing lr and β and with missing gradients."""
@@ -108,9 +107,10 @@ def test_a_loaded_z_in_another_layout_is_copied_into_that_of_its_parameter():
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of NumPy, which the interpreter computes with
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("scope", ["global", "group", "tensor"])
-@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    ("bad", "scope", "power"),
+    thinned([float("nan"), float("inf")], ["global", "group", "tensor"], [0.0, 0.5, 1.0]),
+)
 @pytest.mark.uncovered  # shorter tests run the same lines
 def test_nan_and_inf_spread_as_in_plain_execution(bad: float, scope: Any, power: float):
     """A NaN or inf in ‖z‖ makes every step that is divided by it NaN. It must not be handled as ‖z‖ = 0."""
