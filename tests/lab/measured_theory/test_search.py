@@ -11,20 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from adamplus import AdamPlusReference
-from adamplus.lab.measured_theory import search, table1
+from adamplus.lab.measured_theory import cases, search, table1
 from adamplus.lab.measured_theory._methods import BLOCK, METHODS, SHARES, STEPS, Sampler, rules
+from adamplus.lab.measured_theory.cases import CRITERIA, Case
 from adamplus.lab.measured_theory.request import Table1Request
-from adamplus.lab.measured_theory.search import (
-    CRITERIA,
-    Case,
-    Measuring,
-    Rivalry,
-    Trace,
-    measure,
-    running_means,
-    tune,
-    walk,
-)
+from adamplus.lab.measured_theory.search import measure, tune
+from adamplus.lab.measured_theory.traces import Measuring, Rivalry, Trace, running_means, walk
 from adamplus.theory.problems import DoubleWell
 
 RUNS, BATCH, SEED = 5, 4, 3
@@ -151,7 +143,7 @@ def test_a_measurement_repeats_and_its_runs_are_not_those_of_tuning():
     result = found["results"]["average"]
     assert result["interval"][0] <= result["evaluations"] <= result["interval"][1]
     assert set(result["edges"]) == {"step", "batch", "third", "weight"}
-    assert case.seed(search.SEED) != case.seed(search.TUNING_SEED)
+    assert case.seed(cases.SEED) != case.seed(cases.TUNING_SEED)
     assert case.seed(1) != Case("double-well", "sgd-ema", 0.2, 6, 6).seed(1)
 
 

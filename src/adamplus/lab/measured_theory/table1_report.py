@@ -8,7 +8,7 @@ import numpy as np
 from .._present import DASH, count, csv_table, decimal
 from .._present import markdown_table as table
 from ._methods import METHODS, SHARES, STEPS
-from .search import BEYOND, CRITERIA, GAP, MARGIN, PATIENCE, SPARE
+from .cases import BEYOND, CRITERIA, GAP, MARGIN, PATIENCE, SPARE
 from .slopes import Slope, slope, two_point_slopes
 from .tables import finite, slope_text
 
