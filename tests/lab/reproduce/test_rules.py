@@ -10,9 +10,10 @@ from stores import add_run
 from adamplus.lab.reproduce import EXPERIMENTS
 from adamplus.lab.reproduce.claims import CLAIMS
 from adamplus.lab.reproduce.elsewhere import SpeechModelSize, VarianceFalls
+from adamplus.lab.reproduce.growth_rules import Flattens
 from adamplus.lab.reproduce.page import page
 from adamplus.lab.reproduce.readings import under
-from adamplus.lab.reproduce.rules import BestOfGrid, Flattens, GoodDefaults, SmallerGap, Versus
+from adamplus.lab.reproduce.rules import BestOfGrid, GoodDefaults, SmallerGap, Versus
 from adamplus.lab.reproduce.stored_runs import Stored, read, read_all
 
 ACCURACY = {"metric": "accuracy", "better": "higher"}

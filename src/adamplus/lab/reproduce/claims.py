@@ -6,7 +6,9 @@ from typing import Literal
 
 from .elsewhere import Elsewhere, SpeechModelSize, VarianceFalls
 from .experiments import IMAGE_TASKS
-from .rules import BestOfGrid, FarFromIdeal, Flattens, GoodDefaults, Rule, SmallerGap, Undecided, Versus
+from .findings import Rule
+from .growth_rules import FarFromIdeal, Flattens
+from .rules import BestOfGrid, GoodDefaults, SmallerGap, Undecided, Versus
 
 OTHERS = ("sgd", "msgd", "adagrad", "nigt", "adam")
 PLAIN = ("sgd", "msgd", "adagrad", "adam")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ..models import AcousticModel
-from .rules import Finding
+from .findings import Finding
 
 VARIANCE = Path("theory", "variance.json")
 """The report of `adamplus theory variance`, beside the folder of the reproduction."""

@@ -7,9 +7,9 @@ from ..data import SETS
 from . import tables
 from .claims import CLAIMS, Claim
 from .experiments import EXPERIMENTS, NAMES
+from .findings import Finding, together
 from .readings import READINGS
 from .request import ReproduceRequest
-from .rules import Finding, together
 from .stored_runs import PAPER, Stored
 from .tables import Everything, table
 

@@ -10,7 +10,7 @@ from ..data import SETS
 from ..optimizers import parse
 from ..report import StoredRun
 from .experiments import EXPERIMENTS, NAMES, Experiment, text_of
-from .rules import standing
+from .findings import standing
 from .stored_runs import PAPER, ContenderRuns, Stored
 
 Everything = Mapping[str, Mapping[str, Stored]]
