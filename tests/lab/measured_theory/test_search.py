@@ -1,6 +1,7 @@
 """Tests of Table 1's search: curves against loops of their own, the choice of settings, and resumption."""
 
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 
 from adamplus import AdamPlusReference
 from adamplus.lab.measured_theory import cases, search, table1
-from adamplus.lab.measured_theory._methods import BLOCK, METHODS, SHARES, STEPS, Sampler, rules
+from adamplus.lab.measured_theory._methods import BLOCK, FINER, METHODS, SHARES, STEPS, Sampler, rules
+from adamplus.lab.measured_theory._methods.windows import Scale
 from adamplus.lab.measured_theory.cases import CRITERIA, Case
 from adamplus.lab.measured_theory.request import Table1Request
-from adamplus.lab.measured_theory.search import measure, tune
+from adamplus.lab.measured_theory.search import measure, tune, tune_in_stages
 from adamplus.lab.measured_theory.traces import Measuring, Rivalry, Trace, running_means, walk
 from adamplus.theory.problems import DoubleWell
 
@@ -125,21 +127,76 @@ def test_candidates_that_are_given_up_would_not_have_been_chosen(method: str, mo
     def best(criterion: str, options: dict[str, list[Any]]) -> float:
         return min((option.needed for option in options[criterion]), default=math.inf)
 
-    found = tune(case, problem, groups)
+    def tuned() -> dict[str, list[Any]]:
+        return tune(case, problem, groups, Rivalry(cases.MARGIN * case.epsilon, case.steps))
+
+    found = tuned()
     original = Rivalry.staying
     monkeypatch.setattr(Rivalry, "staying", lambda self, look: original(self, look) | True)
     monkeypatch.setattr(Case, "steps", 600)
-    with_all = tune(case, problem, groups)
+    with_all = tuned()
     for criterion in CRITERIA:
         if best(criterion, with_all) < math.inf:
             assert best(criterion, found) <= best(criterion, with_all)
+
+
+def test_a_candidate_on_the_floor_of_the_valley_is_not_given_up(monkeypatch: pytest.MonkeyPatch):
+    """There ‖∇F‖ is 2ε until the end, so that it does not fall as 1/t."""
+    epsilon, lr = 0.05, 1 / 8
+    case = Case("valley", "sgd-ema", epsilon, runs=4, tuning_runs=6)
+    problem = case.make_problem()
+    settings, goal = [{"lr": lr / problem.L}], cases.MARGIN * epsilon
+
+    def walked(steps: int) -> Trace:
+        sampler = Sampler(problem, case.tuning_runs, SEED)
+        rule = rules.SGD(sampler.start, settings, round(8 * (problem.sigma / epsilon) ** 2))
+        return walk(rule, sampler, (0.5,), steps, Rivalry(goal, steps), growth=False)
+
+    long = walked(4000)
+    arrived = next(step for step, norms in zip(long.steps, long.norms, strict=True) if norms[0].mean() <= goal)
+    assert arrived > 1 / (8 * epsilon**2) / lr / 2  # it is slow
+    short = walked(round(1.1 * arrived))
+    assert math.isfinite(short.curve(0, 0, "last").reached(goal)[0])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_second_stage_has_batches_between_those_of_the_first(method: str):
+    third = len(METHODS[method].third) - 1
+    problem = DoubleWell(sigma=8.0)
+    chosen = [(SHARES[2], 4, third), (SHARES[3], 0, 0)]
+    groups = list(METHODS[method].finer_groups(problem, 0.01, chosen))
+    shares = [group.share for group in groups]
+    assert shares == sorted(shares, reverse=True)
+    assert set(shares) == {factor * share for share in SHARES[2:4] for factor in FINER}
+    assert {b / a for a, b in pairwise(sorted({*shares, *SHARES[2:4]}))} == {2.0}
+    first = {place for group in groups if group.share == 2 * SHARES[2] for place in group.places}
+    assert first == {(3, third), (4, third), (5, third)}
+    both = {place for group in groups if group.share == SHARES[2] / 4 for place in group.places}
+    assert both == first | {(0, 0), (1, 0)}  # around both choices
+    assert {place for group in groups if group.share == SHARES[3] / 4 for place in group.places} == {(0, 0), (1, 0)}
+    for group in groups:
+        every = [g for g in METHODS[method].groups(Scale(problem, 0.01, group.share)) if g.shared == group.shared]
+        by_place = dict(zip(every[0].places, every[0].settings, strict=True))
+        assert group.settings == [by_place[place] for place in group.places]
+
+
+def test_the_second_stage_finds_what_the_first_has_missed():
+    case = Case("valley", "adam-plus", 0.1, runs=4, tuning_runs=8)
+    problem = case.make_problem()
+    groups, options = tune_in_stages(case, problem)
+    alone = tune(case, problem, groups[: len(SHARES)], Rivalry(cases.MARGIN * case.epsilon, case.steps))
+    best, coarse = (min(found["average"], key=lambda one: one.needed) for found in (options, alone))
+    assert groups[coarse.group].share in SHARES
+    assert groups[best.group].share not in SHARES
+    assert best.needed < coarse.needed
+    assert {groups[one.group].share for one in options["average"]} <= {group.share for group in groups}
 
 
 def test_a_measurement_repeats_and_its_runs_are_not_those_of_tuning():
     case = Case("double-well", "sgd-ema", 0.3, runs=6, tuning_runs=6)
     found, again = measure(case), measure(case)
     assert found == again
-    assert found["candidates"] == 54
+    assert 54 + 3 * len(FINER) - 3 <= found["candidates"] <= 54 + 2 * 3 * len(FINER)
     result = found["results"]["average"]
     assert result["interval"][0] <= result["evaluations"] <= result["interval"][1]
     assert set(result["edges"]) == {"step", "batch", "third", "weight"}

@@ -33,7 +33,7 @@ MARGIN = 0.9
 """Settings are tuned to this part of ε: a few runs may reach ε itself by chance."""
 BEYOND = 1.5
 """Factor by which walks continue beyond the evaluations of the best, for the bootstrap."""
-PATIENCE = 0.4
+PATIENCE = 1.0
 """A walk ends after PATIENCE/ε² + SPARE steps. Steps of 1/L need 1/(8ε²) for the floor of the valley."""
 SPARE = 2000
 

@@ -1,4 +1,8 @@
-"""Measurement of one case of Table 1: candidates are tuned on some runs, measured on others."""
+"""Measurement of one case of Table 1: candidates are tuned on some runs, in two stages, and measured on others.
+
+The first stage walks the candidates of the whole window. The second walks those around the first stage's choices, at
+the last iterate and at the average, with batches that are factors of 2 apart. All criteria choose from both stages.
+"""
 
 import math
 from dataclasses import dataclass
@@ -38,8 +42,7 @@ class Option:
 def measure(case: Case) -> dict[str, Any]:
     """Tune the method, measure the settings that a resample of the tuning runs would choose, and return the results."""
     problem = case.make_problem()
-    groups = list(METHODS[case.method].all_groups(problem, case.epsilon))
-    options = tune(case, problem, groups)
+    groups, options = tune_in_stages(case, problem)
     random = np.random.default_rng(0)
     tuning_weights, weights = _weights(case.tuning_runs, random), _weights(case.runs, random)
     chosen = {criterion: choose(options[criterion], case.epsilon, tuning_weights) for criterion in CRITERIA}
@@ -62,12 +65,43 @@ def measure(case: Case) -> dict[str, Any]:
     return {"candidates": sum(len(group.settings) for group in groups), "results": results}
 
 
-def tune(case: Case, problem: DoubleWell, groups: list[Group]) -> dict[str, list[Option]]:
-    """Walk all candidates on the tuning runs, and return those that come near the best, under each criterion."""
+def tune_in_stages(case: Case, problem: DoubleWell) -> tuple[list[Group], dict[str, list[Option]]]:
+    """Tune the method on its window, then around what it chose; return all groups and the options."""
+    rivalry = Rivalry(MARGIN * case.epsilon, case.steps)
+    groups = list(METHODS[case.method].all_groups(problem, case.epsilon))
+    options = tune(case, problem, groups, rivalry)
+    finer = list(METHODS[case.method].finer_groups(problem, case.epsilon, _chosen(groups, options)))
+    added = tune(case, problem, finer, rivalry, len(groups))
+    return groups + finer, {name: near_best(options[name] + added[name], rivalry) for name in CRITERIA}
+
+
+def _chosen(groups: list[Group], options: dict[str, list[Option]]) -> list[tuple[float, int, int]]:
+    """Batch share and places of the best candidate, at the last iterate and at the average."""
+    found = [options[criterion] for criterion in ("last", "average") if options[criterion]]
+    best = [min(each, key=lambda option: option.needed) for each in found]
+    return [(groups[one.group].share, *groups[one.group].places[one.candidate]) for one in best]
+
+
+def near_best(options: list[Option], rivalry: Rivalry) -> list[Option]:
+    """Options that come near the best one of their criterion."""
+    return [option for option in options if option.needed <= BEYOND * rivalry.needed[option.criterion]]
+
+
+def tune(
+    case: Case, problem: DoubleWell, groups: list[Group], rivalry: Rivalry, first: int = 0
+) -> dict[str, list[Option]]:
+    """Walk all candidates on the tuning runs, and return those that come near the best, under each criterion.
+
+    Args:
+        case: what is measured.
+        problem: its problem.
+        groups: the candidates.
+        rivalry: the best so far under each criterion, which it keeps.
+        first: number of groups before these.
+    """
     goal = MARGIN * case.epsilon
-    rivalry = Rivalry(goal, case.steps)
     options: dict[str, list[Option]] = {criterion: [] for criterion in CRITERIA}
-    for number, group in enumerate(groups):
+    for number, group in enumerate(groups, start=first):
         sampler = Sampler(problem, case.tuning_runs, case.seed(TUNING_SEED))
         trace = walk(group.begin(sampler.start), sampler, group.weights, case.steps, rivalry, growth=False)
         for candidate in range(len(group.settings)):
@@ -77,10 +111,7 @@ def tune(case: Case, problem: DoubleWell, groups: list[Group]) -> dict[str, list
                     needed = float(curve.reached(goal)[0])
                     if needed <= BEYOND * rivalry.needed[criterion]:
                         options[criterion].append(Option(criterion, number, candidate, point, curve, needed))
-    return {
-        criterion: [option for option in found if option.needed <= BEYOND * rivalry.needed[criterion]]
-        for criterion, found in options.items()
-    }
+    return {criterion: near_best(found, rivalry) for criterion, found in options.items()}
 
 
 def _judged(group: Group) -> dict[str, list[int]]:
@@ -179,7 +210,7 @@ def _settings(group: Group, option: Option, thirds: int) -> dict[str, Any]:
     average = option.point - 1 if option.criterion == "average" and group.weights else None
     places = {
         "step": _edge(step, len(STEPS)),
-        "batch": -_edge(SHARES.index(group.share), len(SHARES)),
+        "batch": (group.share >= SHARES[0]) - (group.share <= SHARES[-1]),
         "third": _edge(third, thirds),
         "weight": 0 if average is None else _edge(average, len(group.weights)),
     }

@@ -13,6 +13,8 @@ from .walks import Curve
 
 LOOK = 1.02
 """Factor by which steps grow between two computations of ‖∇F‖."""
+NEAR = 2.5
+"""A candidate that may still come within this factor of ε continues: on the valley's floor ‖∇F‖ is 2ε to its end."""
 
 
 @dataclass
@@ -87,8 +89,9 @@ class Rivalry:
             if criterion == "random":  # if ‖∇F‖ were 0 from now on, the mean would be ε at this step
                 least = np.maximum(look.sums / self.epsilon, look.step)
                 hopeless = (least > self.steps) | (least / look.step * look.evaluations > limit)
-            else:  # even if it falls as 1/t, it will not be at ε at the last step
-                hopeless = (look.step >= self.steps / 16) & (judged > self.epsilon * self.steps / look.step)
+            else:  # even if it falls as 1/t, it will not be near ε at the last step
+                near = NEAR * self.epsilon
+                hopeless = (look.step >= self.steps / 16) & (judged > near * self.steps / look.step)
             staying |= (look.evaluations < limit) & ~hopeless
         return staying
 
