@@ -262,6 +262,12 @@ class TestElsewhere:
         assert (found.verdict, found.seeds) == (verdict, 3)
         assert "b, metric: " in found.measured
 
+    def test_the_comparison_with_the_variant_is_stored(self, tmp_path: Path):
+        assert VariantBehind().judge(tmp_path / "reproduction").verdict == "not run yet"
+        found = VariantBehind().judge(RESULTS / "reproduction")
+        assert found.seeds == 3
+        assert all(f"{task}, " in found.measured for task in ("digits", "pydoc", "tones"))
+
     @pytest.mark.parametrize(
         ("values", "verdict"),
         [

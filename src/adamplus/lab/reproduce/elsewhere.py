@@ -130,7 +130,9 @@ class VariantBehind:
         try:
             lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
         except OSError:
-            return Finding("not run yet", f"no {VARIANTS.as_posix()} beside this folder: run the command in its README")
+            return Finding(
+                "not run yet", f"no {VARIANTS.as_posix()} beside this folder: run the command of lab/README.md"
+            )
         by_task: dict[str, dict[str, dict[str, str]]] = {}
         for line in lines:
             by_task.setdefault(line["task"], {})[line["optimizer"]] = line
