@@ -23,8 +23,9 @@ RESULTS = ROOT / "results" / "reproduction"
 def test_the_page_is_made_of_the_stored_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     copy = Path("results", "reproduction")
     shutil.copytree(RESULTS, tmp_path / copy, ignore=shutil.ignore_patterns("claims.md", "figures"))
-    (tmp_path / "results" / "theory").mkdir()
-    shutil.copy(ROOT / "results" / "theory" / "variance.json", tmp_path / "results" / "theory")
+    for beside in ("theory/variance.json", "defaults/runs.jsonl", "lab/variants/table.csv"):
+        (tmp_path / "results" / beside).parent.mkdir(parents=True)
+        shutil.copy(ROOT / "results" / beside, tmp_path / "results" / beside)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "nothing"))
     made = _reproduce.reproduce([], out=copy)

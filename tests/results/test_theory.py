@@ -1,11 +1,15 @@
 """Tests that the tables of results/theory and docs/theory.md agree with the stored measurements."""
 
 import json
+import math
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from adamplus.lab.measured_theory import (
     METHODS,
@@ -19,6 +23,7 @@ from adamplus.lab.measured_theory import (
 )
 from adamplus.lab.measured_theory import tables as _tables
 from adamplus.lab.measured_theory.slopes import Slope
+from adamplus.theory.problems import DoubleWell
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "theory"
@@ -63,6 +68,56 @@ def test_every_row_of_table_1_was_measured_on_every_problem():
     assert [(row["problem"], row["method"]) for row in found["rows"]] == [(p, m) for p in PROBLEMS for m in METHODS]
     assert max(found["epsilons"]) == 100 * min(found["epsilons"])  # two decades
     assert found["certificate"]["processor_seconds"] <= 2 * 30 * 60  # 30 minutes on two cores
+
+
+def _nearest(value: float, unit: float) -> float:
+    """The product of the unit and a power of 2 that the table shows as this value, with three digits."""
+    exact = unit * 2.0 ** round(math.log2(value / unit))
+    assert value == pytest.approx(exact, rel=5e-3)
+    return exact
+
+
+def _gradient_of_the_double_well(x: Tensor) -> Tensor:
+    return x / torch.sqrt(1 + x * x) - 2 * x * torch.exp(-x * x / 2)
+
+
+@pytest.mark.parametrize("criterion", ["last", "average"])
+@pytest.mark.parametrize("method", ["sgd-ema", "adam-plus"])
+def test_a_stored_cell_is_that_of_a_loop_of_its_own(method: str, criterion: str):
+    """Both columns on the double well at ε = 0.4: SGD and its moving average, Adam⁺ at ŵ and at w."""
+    epsilon, runs, dim = 0.4, 32, 10
+    row = next(r for r in measured("table1")["rows"] if (r["problem"], r["method"]) == ("double-well", method))
+    cell = next(point for point in row["points"] if point["epsilon"] == epsilon)["results"][criterion]
+    given = {name: float(number) for name, number in re.findall(r"(\w+)[= ]([\d.]+)(?=[,;]|$)", cell["settings"])}
+    L = DoubleWell().L
+    weight = _nearest(given["beta" if method == "adam-plus" else "average"], 1.0) if len(given) > 2 else 1.0
+    lr = _nearest(given["lr"], (epsilon**0.5 / weight if method == "adam-plus" else 1.0) / L)
+    batch = int(given["batch"])
+
+    generator = torch.Generator().manual_seed(zlib.crc32(b"double-well 0.4 2"))
+    w = at = 3 * torch.randn(runs, dim, generator=generator, dtype=torch.float64)
+    noise = torch.randn(256, runs, dim, generator=generator, dtype=torch.float64) / dim**0.5
+    z, evaluations, look, t = torch.zeros_like(w), 0, 1, 0
+    squares, lengths = torch.zeros_like(w), torch.zeros(runs, dtype=torch.float64)
+    for t in range(1, 257):
+        size = max(batch, round(1 / weight)) if method == "adam-plus" and t == 1 else batch
+        g = _gradient_of_the_double_well(at) + noise[t - 1] / size**0.5
+        if method == "adam-plus":
+            z = g if t == 1 else (1 - weight) * z + weight * g
+            move = lr * weight * z / z.norm(dim=1, keepdim=True) ** 0.5
+            w, at = w - move, w - move / weight
+        else:
+            z, at = g, at - lr * g
+            w = (1 - weight) * w + weight * at
+        squares, lengths, evaluations = squares + g * g, lengths + z.norm(dim=1), evaluations + size
+        if t < look:
+            continue
+        look = math.floor(1.02 * t) + 1
+        if _gradient_of_the_double_well(at if criterion == "last" else w).norm(dim=1).mean() <= epsilon:
+            break
+    assert (evaluations, t) == (cell["evaluations"], cell["steps"])
+    assert squares.sqrt().sum(1).mean().item() == pytest.approx(cell["type1"])
+    assert lengths.mean().item() == pytest.approx(cell["type2"])
 
 
 def test_the_guide_has_the_measured_table():

@@ -8,7 +8,7 @@ from .._present import Summary, plus_minus, strictly_better, with_losses
 from .experiments import Experiment
 from .stored_runs import ContenderRuns, Stored
 
-Verdict = Literal["reproduced", "not reproduced", "open", "cannot be run", "not run yet"]
+Verdict = Literal["reproduced", "not reproduced", "open", "cannot be run", "not run yet", "no measure"]
 SEVERITY: tuple[Verdict, ...] = ("not reproduced", "open", "not run yet", "cannot be run", "reproduced")
 """The verdict of a claim with several rules is the first of these that a rule gives."""
 Relation = Literal["better than", "comparable to", "worse than", "no worse than"]

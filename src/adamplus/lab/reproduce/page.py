@@ -48,7 +48,9 @@ claim.
   in the paper's protocol for images and speech, those with the best test metric count.
 - A claim is *open* if intervals overlap, or if some runs diverged and others did not, until there are more seeds. It
   is also open if some optimizers were run with more settings than others, and not all with all of the paper's
-  settings, or if accuracies are so high that no optimizer can be ahead by the margin.
+  settings, or if accuracies are so high that no optimizer can be ahead by the margin. A claim about a cause is open
+  unless runs refute it.
+- *No measure*: no measurement follows from the sentence, for the reason below the claim.
 """
 READINGS_HEAD = """What the paper leaves open can be read in other ways. Each reading is a named option,
 `adamplus reproduce --reading NAME`, whose runs are kept apart from those above. Readings in these tables:
@@ -146,7 +148,7 @@ def _finding(
 
 def _conclusion(found: Sequence[Finding], experiments: Mapping[str, Stored]) -> str:
     """How many of the paper's claims are reproduced, with its settings and budget."""
-    count = {"reproduced": 0, "not reproduced": 0, "open": 0, "not run yet": 0, "cannot be run": 0}
+    count = {"reproduced": 0, "not reproduced": 0, "open": 0, "not run yet": 0, "cannot be run": 0, "no measure": 0}
     single = 0
     for claim, finding in zip(CLAIMS, found, strict=True):
         text = _verdict_text(claim, finding, PAPER, experiments)
@@ -157,7 +159,8 @@ def _conclusion(found: Sequence[Finding], experiments: Mapping[str, Stored]) -> 
     return (
         f"Claims of the paper, by runs with its own settings: {count['reproduced']} reproduced and "
         f"{count['not reproduced']} not reproduced, {single} of these by single runs; {count['open']} open, "
-        f"{count['not run yet']} not run yet, {count['cannot be run']} that cannot be run without licensed data. "
+        f"{count['not run yet']} not run yet, {count['cannot be run']} that cannot be run without licensed data, "
+        f"{count['no measure']} without anything to measure. "
         f"{rest} more get no verdict, because their rules were made after the measurements."
     )
 

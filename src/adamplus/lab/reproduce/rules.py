@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .._present import summarize
+from .._present import plus_minus, summarize
 from .experiments import NAMES, Experiment
-from .findings import Finding, Relation, Scale, Standing, standing, together, verdict_on
+from .findings import Finding, Relation, Rule, Scale, Standing, standing, together, verdict_on
 from .stored_runs import Stored
 
 When = Literal["end", "early", "whole"]
@@ -199,18 +199,50 @@ class SmallerGap:
 
 
 @dataclass(frozen=True)
-class Undecided:
-    """A claim that runs of an experiment alone do not decide."""
+class Needs:
+    """What an explanation needs. Runs that lack it refute the explanation; runs that have it show no cause."""
+
+    rules: tuple[Rule, ...]
 
     @property
     def text(self) -> str:
         """The rule as text."""
-        return "none; runs of the paper's experiments do not decide it"
+        needed = "; and ".join(rule.text for rule in self.rules)
+        return f"it needs both: {needed}. Runs that lack one refute it; no run shows that one causes the other"
 
     def judge(self, stored: Stored) -> Finding:
-        """Return the verdict open."""
-        del stored
-        return Finding("open", "")
+        """Judge what is needed."""
+        found = together(rule.judge(stored) for rule in self.rules)
+        return found._replace(verdict="open") if found.verdict == "reproduced" else found
+
+
+@dataclass(frozen=True)
+class TrainingTime:
+    """The training time of a run of Adam⁺ on a certain device."""
+
+    hours: float
+    device: str
+    tolerance: float = 0.1
+    """Part by which "about" may differ."""
+
+    @property
+    def text(self) -> str:
+        """The rule as text."""
+        return (
+            f"runs of Adam⁺ on one {self.device} (no other device says anything) take {self.hours:g} hours in the "
+            f"mean, give or take {self.tolerance:.0%}"
+        )
+
+    def judge(self, stored: Stored) -> Finding:
+        """Judge the mean over seeds."""
+        runs = stored.contenders["adam-plus"].ended("finished") if "adam-plus" in stored.contenders else []
+        there = [run for run in runs if self.device in str(run.settings.get("hardware", ""))]
+        if not there:
+            return Finding("not run yet", f"no run of Adam⁺ on a {self.device} has finished")
+        took = summarize(run.end["seconds"] / 3600 for run in there)
+        holds = took.mean is not None and abs(took.mean - self.hours) <= self.tolerance * self.hours
+        text = f"{plus_minus(took)} hours (n = {took.n})"
+        return Finding("reproduced" if holds else "not reproduced", text, took.n)
 
 
 def _places(stored: Stored, optimizer: str, settings: Mapping[str, float]) -> list[Standing]:
