@@ -178,12 +178,11 @@ def test_the_first_table(page: str):
 
 def test_the_conclusion_has_the_places_of_the_first_table(page: str):
     first, second, _ = page.splitlines()[2].split(". ", 2)
-    ordinals = {"1": "first", "2": "second", "3": "third"}
+    ordinals = {"1": "first", "2": "second", "3": "third", "4": "fourth", "5": "fifth", "6": "sixth"}
     for row in rows(page, "| experiment | test metric |"):
         for kind, sentence in (("word for word", first), ("tuned", second)):
             if (match := re.search(r"\), (\d) of (\d);", row[kind])) is not None:
-                place = ordinals.get(match[1], f"{match[1]}th")
-                assert f"{place} of {match[2]} for {row['experiment']}" in sentence
+                assert f"{ordinals[match[1]]} of {match[2]} ({row['experiment']})" in sentence
             else:
                 assert row["experiment"] not in sentence
 
@@ -196,6 +195,8 @@ def test_the_conclusion_counts_the_verdicts_of_the_table(page: str):
     single = sum(outcome.startswith("**") and outcome.endswith("(n = 1)") for outcome in outcomes)
     head = page.splitlines()[2]
     assert f"{counts[0]} reproduced and {counts[1]} not reproduced, {single} of these by single runs" in head
+    numbers = [int(number) for number in re.findall(r"(\d+) (?:reproduced|not|open|that|without|more)", head)]
+    assert sum(numbers) == len(outcomes)
 
 
 def test_the_table_of_settings(page: str):

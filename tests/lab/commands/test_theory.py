@@ -48,7 +48,8 @@ def test_table1_from_end_to_end(tmp_path: Path):
     assert found["seeds"] == {"measured": 2, "tuning": 1}
     assert [row["method"] for row in found["rows"]] == list(METHODS)
     for row in found["rows"]:
-        assert {point["candidates"] for point in row["points"]} == {54 if row["method"] == "sgd-ema" else 162}
+        first = 54 if row["method"] == "sgd-ema" else 162  # the second stage adds up to 2 · 4 batches with 3 step sizes
+        assert {first < point["candidates"] <= first + 24 for point in row["points"]} == {True}
         assert {tuple(point["results"]) for point in row["points"]} == {("last", "average", "random")}
     for name in ("table1.png", "table1.pdf", "table1.csv", "theory.html"):
         assert (tmp_path / "made" / name).stat().st_size > 1000

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from adamplus.lab.measured_theory.search import MARGIN, Measured, Option, _result, _weights, choose
+from adamplus.lab.measured_theory.cases import MARGIN
+from adamplus.lab.measured_theory.search import Measured, Option, _result, _weights, choose
 from adamplus.lab.measured_theory.slopes import Slope, slope, two_point_slopes
 from adamplus.lab.measured_theory.walks import Curve
 

@@ -14,8 +14,9 @@ from adamplus.lab.reproduce import EXPERIMENTS
 from adamplus.lab.reproduce.claims import CLAIMS
 from adamplus.lab.reproduce.experiments import NAMES
 from adamplus.lab.reproduce.figures import figures
+from adamplus.lab.reproduce.findings import Finding, together
 from adamplus.lab.reproduce.page import page
-from adamplus.lab.reproduce.rules import Finding, Versus, together
+from adamplus.lab.reproduce.rules import Versus
 from adamplus.lab.reproduce.stored_runs import Stored, folders, read
 
 ABOUT = {"metric": "accuracy", "better": "higher"}

@@ -10,7 +10,7 @@ from stores import add_run
 
 from adamplus.lab.reproduce import EXPERIMENTS
 from adamplus.lab.reproduce.growth import Growth, growth
-from adamplus.lab.reproduce.rules import FarFromIdeal, Flattens
+from adamplus.lab.reproduce.growth_rules import FarFromIdeal, Flattens
 from adamplus.lab.reproduce.stored_runs import Stored, read
 
 PARTS = np.arange(1, 351) / 350

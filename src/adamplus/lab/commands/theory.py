@@ -113,7 +113,7 @@ def table1(
         int, typer.Option(help="Number of ε, from the largest, in 100 dimensions and with more noise.")
     ] = 5,
     runs: Runs = 32,
-    tuning_runs: Annotated[int, typer.Option(help="Other runs, on which settings are tuned.")] = 8,
+    tuning_runs: Annotated[int, typer.Option(help="Other runs, on which settings are tuned.")] = 16,
     workers: Workers = 2,
     out: Out = Path("theory"),
 ) -> None:

@@ -1,10 +1,10 @@
 """Measurements of the paper's theory, which `adamplus theory` runs."""
 
 from ._methods import METHODS
+from .cases import PROBLEMS
 from .outputs import load_reports, write_report
 from .rates import measure_rates
 from .request import RateRequest, Table1Request, VarianceRequest
-from .search import PROBLEMS
 from .table1 import measure_table1, remove_parts
 from .theorems import PROVED, theorem_settings
 from .variance import measure_variance

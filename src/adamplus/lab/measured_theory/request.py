@@ -7,8 +7,8 @@ from typing import Any
 
 from .._compare import split_list
 from ..errors import InputError, nearest
-from . import search
 from ._methods import METHODS
+from .cases import PROBLEMS as TABLE1_PROBLEMS
 from .measurement import PROBLEMS
 from .theorems import PROVED
 
@@ -91,7 +91,7 @@ class Table1Request:
     def command(self) -> str:
         """Command line that repeats this request, as reports store it."""
         options = dict(vars(self))
-        for name, every in (("method", METHODS), ("problem", search.PROBLEMS)):
+        for name, every in (("method", METHODS), ("problem", TABLE1_PROBLEMS)):
             if options[name] == ",".join(every):
                 del options[name]
         return _command_line("table1", options)
@@ -113,11 +113,11 @@ class Table1Request:
 
     def epsilons_of(self, problem: str) -> list[float]:
         """The ε of a problem."""
-        return self.epsilons[: self.variant_epsilons] if search.PROBLEMS[problem] else self.epsilons
+        return self.epsilons[: self.variant_epsilons] if TABLE1_PROBLEMS[problem] else self.epsilons
 
     def check(self) -> None:
         """Raise an InputError if an option cannot be used."""
-        _check_names("problem", self.problems, search.PROBLEMS)
+        _check_names("problem", self.problems, TABLE1_PROBLEMS)
         _check_names("method", self.methods, METHODS)
         _check_epsilons(self.epsilons)
         _at_least(2, runs=self.runs, tuning_runs=self.tuning_runs, variant_epsilons=self.variant_epsilons)

@@ -12,9 +12,10 @@ import torch
 
 from .._store import certificate, digest, read_json, write_json
 from . import search
+from .cases import MARGIN, PROBLEMS, SEED, TUNING_SEED, Case
 from .measurement import in_processes
 from .request import Table1Request
-from .search import MARGIN, PROBLEMS, RESAMPLES, SEED, TUNING_SEED, Case
+from .search import RESAMPLES
 
 PARTS = ".table1-parts"
 """Folder of the parts, beside the tables. It can be removed once the tables are written."""
@@ -107,7 +108,8 @@ def _code() -> str:
     """Digest of the code that decides the numbers."""
     folder = Path(__file__).parent
     return " ".join(
-        digest(folder / f"{name}.py")[:16] for name in ("search", "_methods/windows", "_methods/rules", "walks")
+        digest(folder / f"{name}.py")[:16]
+        for name in ("cases", "search", "traces", "_methods/windows", "_methods/rules", "walks")
     )
 
 

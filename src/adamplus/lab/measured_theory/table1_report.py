@@ -7,8 +7,8 @@ import numpy as np
 
 from .._present import DASH, count, csv_table, decimal
 from .._present import markdown_table as table
-from ._methods import METHODS, SHARES, STEPS
-from .search import BEYOND, CRITERIA, GAP, MARGIN, PATIENCE, SPARE
+from ._methods import FINER, METHODS, SHARES, STEPS
+from .cases import BEYOND, CRITERIA, GAP, MARGIN, PATIENCE, SPARE
 from .slopes import Slope, slope, two_point_slopes
 from .tables import finite, slope_text
 
@@ -190,10 +190,13 @@ def notes(report: Report) -> list[str]:
         "Last iterate: the point where gradients are taken, ŵ for the Adam⁺ family. Moving average: of these points, w "
         "for the family. Random iterate: mean over all iterates so far, as in the theorems. The first two stop as an "
         "oracle would.",
-        f"Settings are chosen for each ε and each of the three, among {_span(tried)} candidates ({len(STEPS)} step "
-        f"sizes, {len(SHARES)} batches, 1 or 3 values of one more setting; and 3 weights of the average, if the method "
-        f"has none), by the fewest evaluations until {MARGIN:g} ε in the mean of {report['tuning_runs']} other runs. A "
-        f"walk ends after {PATIENCE:g}/ε² + {SPARE:,} steps. Δ = {GAP:g} on the valley.",
+        f"Settings are chosen for each ε and each of the three, among {_span(tried)} candidates, by the fewest "
+        f"evaluations until {MARGIN:g} ε in the mean of {report['tuning_runs']} other runs. Candidates of the first "
+        f"stage have {len(STEPS)} step sizes (factors of 2 apart), {len(SHARES)} batches (factors of 8), 1 or 3 values "
+        "of one more setting, and 3 weights of the average, if the method has none. Those of the second have "
+        f"{len(FINER)} batches around each of the two that were chosen at the last iterate and at the average (factors "
+        "of 2), and the chosen step size and its neighbours. A walk ends after "
+        f"{PATIENCE:g}/ε² + {SPARE:,} steps. Δ = {GAP:g} on the valley.",
         "Slope: log evaluations against log 1/ε by least squares, ± half of a 95 % interval. It contains the choice of "
         f"runs and of settings ({report['resamples']} bootstrap resamples, which choose settings again) and the "
         f"residuals of the fit, with Student's t. Curves end at {BEYOND:g} times the evaluations, which limits a "

@@ -1,6 +1,8 @@
-"""Rules about claims that no run of an experiment decides: a model's size, and measurements of `adamplus theory`."""
+"""Rules about claims that no run of an experiment decides: a model's size, and measurements beside the reproduction."""
 
+import csv
 import json
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,11 +12,16 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from .._present import strictly_better, student
 from ..models import AcousticModel
-from .rules import Finding
+from .findings import Finding
 
 VARIANCE = Path("theory", "variance.json")
 """The report of `adamplus theory variance`, beside the folder of the reproduction."""
+DEFAULTS = Path("defaults", "runs.jsonl")
+"""The runs of `benchmarks/defaults.py`, beside the folder of the reproduction."""
+VARIANTS = Path("lab", "variants", "table.csv")
+"""The table of a comparison of Adam with AMSGrad, beside the folder of the reproduction."""
 
 
 class Elsewhere(Protocol):
@@ -86,6 +93,118 @@ class VarianceFalls:
             f"{first[1]:.3g} and {last[1]:.3g}; at last {ratio:.3g} of it, where β/(2 − β) is {alone:.3g}"
         )
         return Finding("reproduced" if ratio < self.share * alone else "not reproduced", measured)
+
+
+@dataclass(frozen=True)
+class NoMeasure:
+    """A sentence from which no measurement follows."""
+
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """The rule as text."""
+        return f"none is possible: {self.reason}"
+
+    def judge(self, out: Path) -> Finding:
+        """Return the verdict that there is nothing to measure."""
+        del out
+        return Finding("no measure", "")
+
+
+@dataclass(frozen=True)
+class VariantBehind:
+    """AMSGrad, a variant of Adam with a proof, is behind Adam if both are tuned alike."""
+
+    @property
+    def text(self) -> str:
+        """The rule as text."""
+        return (
+            "tuned alike by `adamplus compare`, the 95 % interval of AMSGrad's test metric is behind Adam's on every "
+            "task of results/lab/variants; refuted if it is behind on none"
+        )
+
+    def judge(self, out: Path) -> Finding:
+        """Judge the stored table."""
+        path = out.absolute().parent / VARIANTS
+        try:
+            lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+        except OSError:
+            return Finding(
+                "not run yet", f"no {VARIANTS.as_posix()} beside this folder: run the command of lab/README.md"
+            )
+        by_task: dict[str, dict[str, dict[str, str]]] = {}
+        for line in lines:
+            by_task.setdefault(line["task"], {})[line["optimizer"]] = line
+        texts, behind = [], []
+        for task, found in by_task.items():
+            adam, variant = found["adam"], found["amsgrad"]
+            intervals = [(float(one["interval_low"]), float(one["interval_high"])) for one in (adam, variant)]
+            behind.append(strictly_better(*intervals, higher=adam["better"] == "higher"))
+            values = " and ".join(f"{float(one['mean']):.4g} (n = {one['n']})" for one in (variant, adam))
+            texts.append(f"{task}, {adam['metric']}: {values}")
+        verdict = "reproduced" if all(behind) else "open" if any(behind) else "not reproduced"
+        seeds = min(int(line["n"]) for line in lines)
+        return Finding(verdict, f"AMSGrad and Adam on {'; '.join(texts)}", seeds)
+
+
+@dataclass(frozen=True)
+class DefaultsAsGood:
+    """The default settings of Algorithm 1 lose no more than Adam's, if nothing is tuned."""
+
+    lr: float = 0.1
+    beta: float = 0.1
+
+    @property
+    def text(self) -> str:
+        """The rule as text."""
+        return (
+            f"on the tasks of results/defaults, none of them the paper's, Adam⁺ with α = {self.lr:g} and "
+            f"β = {self.beta:g} (the caption of Algorithm 1) misses no larger part of the possible improvement than "
+            "Adam with its usual rate of 0.001. It is open if the 95 % interval of the mean difference (Student's t "
+            "over tasks) contains 0"
+        )
+
+    def judge(self, out: Path) -> Finding:
+        """Judge the stored runs."""
+        path = out.absolute().parent / DEFAULTS
+        try:
+            runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        except OSError:
+            return Finding("not run yet", f"no {DEFAULTS.as_posix()} beside this folder: run benchmarks/defaults.py")
+        own, adam = [], []
+        for task in dict.fromkeys(run["task"] for run in runs):
+            missed = _missed([run for run in runs if run["task"] == task])
+            own.append(missed["adam-plus", "lr", self.lr, self.beta])
+            adam.append(next(value for (optimizer, *_), value in missed.items() if optimizer == "adam"))
+        difference = np.subtract(own, adam)
+        half = student(len(own) - 1) * float(difference.std(ddof=1)) / math.sqrt(len(own))
+        low, high = difference.mean() - half, difference.mean() + half
+        verdict = "not reproduced" if low > 0 else "reproduced" if high <= 0 else "open"
+        text = (
+            f"missed: Adam⁺ {np.mean(own):.3f}, Adam {np.mean(adam):.3f}; difference {difference.mean():.2f} ± "
+            f"{half:.2f} over {len(own)} tasks"
+        )
+        return Finding(verdict, text)
+
+
+def _missed(runs: Sequence[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
+    """The part of the possible improvement on one task that each setting misses; the best one of Adam⁺ misses 0."""
+
+    def score(run: dict[str, Any], value: float | None) -> float:
+        if value is None or not math.isfinite(value):
+            return -math.inf
+        value = math.log(value) if run["metric"] == "perplexity" else value
+        return value if run["better"] == "higher" else -value
+
+    start = float(np.mean([score(run, run["start"]) for run in runs]))
+    scores: dict[tuple[Any, ...], list[float]] = {}
+    for run in runs:
+        setting = run["optimizer"], run["unit"], run["rate"], run["beta"]
+        scores.setdefault(setting, []).append(max(score(run, run["value"]), start))
+    means = {setting: float(np.mean(values)) for setting, values in scores.items()}
+    best = max(mean for (optimizer, *_), mean in means.items() if optimizer in ("adam-plus", "nadam-plus"))
+    return {setting: (best - mean) / (best - start) for setting, mean in means.items()}
 
 
 def _mean(series: dict[str, Sequence[float]], name: str, late: bool) -> float:

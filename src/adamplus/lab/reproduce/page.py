@@ -7,9 +7,9 @@ from ..data import SETS
 from . import tables
 from .claims import CLAIMS, Claim
 from .experiments import EXPERIMENTS, NAMES
+from .findings import Finding, together
 from .readings import READINGS
 from .request import ReproduceRequest
-from .rules import Finding, together
 from .stored_runs import PAPER, Stored
 from .tables import Everything, table
 
@@ -52,7 +52,9 @@ claim.
   in the paper's protocol for images and speech, those with the best test metric count.
 - A claim is *open* if intervals overlap, or if some runs diverged and others did not, until there are more seeds. It
   is also open if some optimizers were run with more settings than others, and not all with all of the paper's
-  settings, or if accuracies are so high that no optimizer can be ahead by the margin.
+  settings, or if accuracies are so high that no optimizer can be ahead by the margin. A claim about a cause is open
+  unless runs refute it.
+- *No measure*: no measurement follows from the sentence, for the reason below the claim.
 """
 READINGS_HEAD = """What the paper leaves open can be read in other ways. Each reading is a named option,
 `adamplus reproduce --reading NAME`, whose runs are kept apart from those above. Readings in these tables:
@@ -150,8 +152,8 @@ def _finding(
 
 
 def _conclusion(found: Sequence[Finding], stored: Everything) -> str:
-    """Three sentences: the place of Adam⁺ word for word, its place otherwise, and the verdicts on the claims."""
-    count = {"reproduced": 0, "not reproduced": 0, "open": 0, "not run yet": 0, "cannot be run": 0}
+    """The place of Adam⁺ word for word, its place otherwise, and the verdicts on the claims."""
+    count = {"reproduced": 0, "not reproduced": 0, "open": 0, "not run yet": 0, "cannot be run": 0, "no measure": 0}
     single = 0
     for claim, finding in zip(CLAIMS, found, strict=True):
         text = _verdict_text(claim, finding, PAPER, stored[PAPER])
@@ -167,8 +169,9 @@ def _conclusion(found: Sequence[Finding], stored: Everything) -> str:
         f"{reading}; after the same search for every optimizer, {tuned}. "
         f"The paper's claims: {count['reproduced']} reproduced and {count['not reproduced']} not reproduced, "
         f"{single} of these by single runs; {count['open']} open, {count['not run yet']} not run yet, "
-        f"{count['cannot be run']} that cannot be run without licensed data, and {rest} without a verdict, because "
-        "their rules were made after the measurements."
+        f"{count['cannot be run']} that need licensed data or other hardware, {count['no measure']} without anything "
+        f"to measure, and {rest} without a verdict, because their rules were made after the measurements. "
+        f"{sum(claim.ours for claim in CLAIMS)} more are about experiments that the paper does not have."
     )
 
 

@@ -1,20 +1,15 @@
-"""Rules that compare stored runs with a claim."""
+"""Rules that compare stored runs with a claim: optimizers, settings, and gaps between training and test."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal
 
-from .._present import Summary, number, plus_minus, strictly_better, summarize, with_losses
-from ..report import StoredRun
+from .._present import plus_minus, summarize
 from .experiments import NAMES, Experiment
-from .growth import SLOW, Growth, growth
-from .stored_runs import ContenderRuns, Stored
+from .findings import Finding, Relation, Rule, Scale, Standing, standing, together, verdict_on
+from .stored_runs import Stored
 
-Verdict = Literal["reproduced", "not reproduced", "open", "cannot be run", "not run yet"]
-SEVERITY: tuple[Verdict, ...] = ("not reproduced", "open", "not run yet", "cannot be run", "reproduced")
-"""The verdict of a claim with several rules is the first of these that a rule gives."""
-Relation = Literal["better than", "comparable to", "worse than", "no worse than"]
 When = Literal["end", "early", "whole"]
 WHEN: dict[When, str] = {
     "end": "after the last epoch",
@@ -25,118 +20,6 @@ PARTS: dict[When, float | None] = {"end": None, "early": 3 / 7, "whole": 1.0}
 """The part of a run that counts. Its early stage ends at the first drop of the rate, after 150 epochs of 350."""
 DEFAULTS = {"lr": 0.1, "beta": 0.1}
 """α and β in the caption of Algorithm 1."""
-KNEE, KNEE_WIDTH = 154 / 350, 0.05
-FAR = 0.01
-"""Accuracies that differ by at least this are far from each other."""
-
-
-class Finding(NamedTuple):
-    """The verdict on a claim, and the measurements behind it."""
-
-    verdict: Verdict
-    measured: str
-    seeds: int | None = None
-    """The smallest number of seeds of an optimizer behind the verdict; None if seeds do not matter."""
-
-
-class Rule(Protocol):
-    """A rule that judges an experiment's runs."""
-
-    @property
-    def text(self) -> str:
-        """The rule as text."""
-        ...
-
-    def judge(self, stored: Stored) -> Finding:
-        """Judge stored runs."""
-        ...
-
-
-def together(findings: Iterable[Finding]) -> Finding:
-    """The finding on a claim that needs several."""
-    findings = list(findings)
-    found = {finding.verdict for finding in findings}
-    verdict: Verdict = next(each for each in SEVERITY if each in found)
-    measured = "; ".join(finding.measured for finding in findings if finding.measured)
-    # A claim is refuted by one rule, so only the seeds of such rules count.
-    seeds = [one.seeds for one in findings if one.verdict == verdict and one.seeds is not None]
-    return Finding(verdict, measured, min(seeds, default=None))
-
-
-class Standing(NamedTuple):
-    """The result of an optimizer, by the runs that finished."""
-
-    values: Summary
-    lost: int
-    """The number of runs that diverged. Each is worse than any that finished."""
-    tried: int = 1
-    """The number of the paper's settings of which these are the best."""
-    label: str = ""
-
-    @property
-    def seeds(self) -> int:
-        """The number of runs that ended."""
-        return self.values.n + self.lost
-
-    @property
-    def mean(self) -> float | None:
-        """The mean over the finished runs; None if every run diverged."""
-        return self.values.mean
-
-    def interval(self, higher: bool) -> tuple[float, float] | None:
-        """Confidence interval of the mean; None for a single run."""
-        single = (self.mean, self.mean) if self.mean is not None and self.lost else None
-        return with_losses(self.values.interval or single, self.lost, higher)
-
-    def text(self) -> str:
-        """The result as text."""
-        lost = f"{self.lost} diverged"
-        if self.mean is None:
-            return lost if self.lost > 1 else "diverged"
-        notes = [f"n = {self.values.n}", *[lost] * bool(self.lost), *[f"best of {self.tried}"] * (self.tried > 1)]
-        return f"{plus_minus(self.values)} ({', '.join(notes)})"
-
-
-class Scale(NamedTuple):
-    """How two results of a metric are compared."""
-
-    higher: bool
-    """Whether higher is better."""
-    margin: float
-    """Differences up to this one do not count."""
-    relative: bool
-    """Whether the margin is relative."""
-
-    @classmethod
-    def of(cls, experiment: Experiment) -> "Scale":
-        """The scale of an experiment's metrics."""
-        return cls(experiment.higher, experiment.margin, not experiment.higher)
-
-
-def verdict_on(relation: Relation, own: Standing, other: Standing, scale: Scale) -> Verdict:
-    """Whether a relation holds between two optimizers."""
-    higher, margin, relative = scale
-    worst = -math.inf if higher else math.inf
-    a, b = (worst if one.mean is None else one.mean for one in (own, other))
-    if math.isinf(a) and math.isinf(b):
-        return "not reproduced"  # neither has trained at all
-    if higher and min(a, b) >= 1 - margin and relation in ("better than", "worse than"):
-        return "open"  # neither can be ahead by the margin
-    ahead = (a > b) is higher
-    apart = math.isinf(a) or math.isinf(b) or abs(a - b) > (margin * min(abs(a), abs(b)) if relative else margin)
-    lost = bool(own.lost or other.lost)
-    better, worse = (one.interval(higher) for one in ((own, other) if ahead else (other, own)))
-    if apart and better is not None and worse is not None and not strictly_better(better, worse, higher):
-        # The means differ, and so do the runs: unless the means contradict the claim, more seeds are needed.
-        if relation == "no worse than" and ahead and not lost:
-            return "reproduced"
-        away = {"better than": not ahead, "worse than": ahead}.get(relation, False)
-        return "not reproduced" if away and not lost else "open"
-    if not apart and lost:
-        return "open"
-    found: Relation = "comparable to" if not apart else "better than" if ahead else "worse than"
-    holds = found != "worse than" if relation == "no worse than" else found == relation
-    return "reproduced" if holds else "not reproduced"
 
 
 @dataclass(frozen=True)
@@ -316,100 +199,50 @@ class SmallerGap:
 
 
 @dataclass(frozen=True)
-class Flattens:
-    """Σ‖z‖ reaches a plateau, perhaps at a given epoch."""
+class Needs:
+    """What an explanation needs. Runs that lack it refute the explanation; runs that have it show no cause."""
 
-    where: bool
-    """Whether the epoch is claimed, too."""
+    rules: tuple[Rule, ...]
 
     @property
     def text(self) -> str:
         """The rule as text."""
-        place = f", at 154/350 of the run, give or take {KNEE_WIDTH:g} of it," if self.where else ""
-        return (
-            f"after the epoch{place} at which growth of Σ‖z‖ of Adam⁺ falls by the largest factor, from the mean over "
-            f"a twentieth of the run to that over the next, Σ‖z‖ grows by t^{SLOW:g} or less"
-        )
+        needed = "; and ".join(rule.text for rule in self.rules)
+        return f"it needs both: {needed}. Runs that lack one refute it; no run shows that one causes the other"
 
     def judge(self, stored: Stored) -> Finding:
-        """Judge every run. They must agree."""
-        found = _growths(stored)
-        if not found:
-            return Finding("not run yet", "no run of Adam⁺ with enough epochs has finished")
-        holds = [one.flattens and (not self.where or abs(one.part - KNEE) <= KNEE_WIDTH) for one in found]
-        verdict: Verdict = "reproduced" if all(holds) else "open" if any(holds) else "not reproduced"
-        return Finding(verdict, "; ".join(map(_growth_text, found)), len(found))
+        """Judge what is needed."""
+        found = together(rule.judge(stored) for rule in self.rules)
+        return found._replace(verdict="open") if found.verdict == "reproduced" else found
 
 
 @dataclass(frozen=True)
-class FarFromIdeal:
-    """At the epoch where Σ‖z‖ flattens, accuracies are still far from their last values."""
+class TrainingTime:
+    """The training time of a run of Adam⁺ on a certain device."""
+
+    hours: float
+    device: str
+    tolerance: float = 0.1
+    """Part by which "about" may differ."""
 
     @property
     def text(self) -> str:
         """The rule as text."""
         return (
-            f"train and test accuracy of Adam⁺ at 154/350 of the run are {FAR:g} or more below those of the end; open "
-            "where Σ‖z‖ has no plateau"
+            f"runs of Adam⁺ on one {self.device} (no other device says anything) take {self.hours:g} hours in the "
+            f"mean, give or take {self.tolerance:.0%}"
         )
 
     def judge(self, stored: Stored) -> Finding:
-        """Judge the means over seeds."""
-        panels = stored.experiment.panels
-        runs = [run for run in _finished(stored) if all(panel.column in run.epochs[-1] for panel in panels.values())]
-        if not runs:
-            return Finding("not run yet", "no run of Adam⁺ has finished")
-        at = max(0, round(KNEE * len(runs[0].epochs)) - 1)
-        texts, below = [], []
-        for name, panel in panels.items():
-            then = summarize(float(run.epochs[at][panel.column]) for run in runs).mean or 0.0
-            end = summarize(run.last(panel.column) for run in runs).mean or 0.0
-            below.append(end - then >= FAR)
-            texts.append(f"{name}: {number(then)} after epoch {at + 1}, {number(end)} at the end")
-        if not (growths := _growths(stored)):
-            return Finding("not run yet", "no run of Adam⁺ with enough epochs has finished")
-        if not all(found.flattens for found in growths):
-            return Finding("open", f"no plateau; {'; '.join(texts)}")
-        return Finding("reproduced" if all(below) else "not reproduced", "; ".join(texts), len(runs))
-
-
-@dataclass(frozen=True)
-class Undecided:
-    """A claim that runs of an experiment alone do not decide."""
-
-    @property
-    def text(self) -> str:
-        """The rule as text."""
-        return "none; runs of the paper's experiments do not decide it"
-
-    def judge(self, stored: Stored) -> Finding:
-        """Return the verdict open."""
-        del stored
-        return Finding("open", "")
-
-
-def _finished(stored: Stored) -> list[StoredRun]:
-    one = stored.contenders.get("adam-plus")
-    return one.ended("finished") if one is not None else []
-
-
-def _growths(stored: Stored) -> list[Growth]:
-    return [found for run in _finished(stored) if (found := growth(run.epochs)) is not None]
-
-
-def _growth_text(found: Growth) -> str:
-    where = f"at iteration {found.knee:,.0f} ({found.part:.0%} of the run)"
-    return (
-        f"{'flattens' if found.flattens else 'no plateau; growth falls most'} {where}; "
-        f"Σ‖z‖ ∝ t^{found.exponent:.2f}, from there on t^{found.later:.2f}"
-    )
-
-
-def standing(one: ContenderRuns, column: str, early: float | None = None) -> Standing | None:
-    """The result after the last epoch, or as a mean over an early part; None if no run that has ended has it."""
-    values = one.last(column) if early is None else one.early(column, early)
-    lost = len(one.ended("diverged"))
-    return Standing(values, lost, one.tried, one.label) if values.n or (lost and not one.ended("finished")) else None
+        """Judge the mean over seeds."""
+        runs = stored.contenders["adam-plus"].ended("finished") if "adam-plus" in stored.contenders else []
+        there = [run for run in runs if self.device in str(run.settings.get("hardware", ""))]
+        if not there:
+            return Finding("not run yet", f"no run of Adam⁺ on a {self.device} has finished")
+        took = summarize(run.end["seconds"] / 3600 for run in there)
+        holds = took.mean is not None and abs(took.mean - self.hours) <= self.tolerance * self.hours
+        text = f"{plus_minus(took)} hours (n = {took.n})"
+        return Finding("reproduced" if holds else "not reproduced", text, took.n)
 
 
 def _places(stored: Stored, optimizer: str, settings: Mapping[str, float]) -> list[Standing]:

@@ -11,7 +11,7 @@ from ..data import SETS
 from ..optimizers import parse
 from ..report import StoredRun
 from .experiments import EXPERIMENTS, NAMES, Experiment, text_of
-from .rules import standing
+from .findings import standing
 from .stored_runs import PAPER, ContenderRuns, Stored
 
 Everything = Mapping[str, Mapping[str, Stored]]
@@ -76,8 +76,8 @@ def places(kinds: Mapping[str, Stored | None]) -> str:
     for name, one in kinds.items():
         if one is not None and len(ranked := list(_ranked(one))) > 1:
             place = ranked.index("adam-plus") + 1
-            ordinal = {1: "first", 2: "second", 3: "third"}.get(place, f"{place}th")
-            texts.append(f"{ordinal} of {len(ranked)} for {EXPERIMENTS[name].title}")
+            ordinal = ("first", "second", "third", "fourth", "fifth", "sixth")[place - 1]
+            texts.append(f"{ordinal} of {len(ranked)} ({EXPERIMENTS[name].title})")
     return listed(texts)
 
 

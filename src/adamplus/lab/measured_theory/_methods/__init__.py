@@ -2,6 +2,6 @@
 
 from . import rules
 from .rules import BLOCK, Rule, Sampler
-from .windows import METHODS, SHARES, STEPS, Group
+from .windows import FINER, METHODS, SHARES, STEPS, Group
 
-__all__ = ["BLOCK", "METHODS", "SHARES", "STEPS", "Group", "Rule", "Sampler", "rules"]
+__all__ = ["BLOCK", "FINER", "METHODS", "SHARES", "STEPS", "Group", "Rule", "Sampler", "rules"]

@@ -2,6 +2,9 @@
 
 The windows were fixed before the table was measured, after trial runs at a few ε, and are equal for all methods: nine
 step sizes (a reach of 256), six batches (a reach of 32,768), and three values of one more setting (a reach of 16).
+These batches are factors of 8 apart. A second stage therefore adds batches at factors of 2 and 4 from each chosen one,
+beyond the ends of the window too, with the chosen step size and its neighbours and the chosen third setting.
+
 Their units are:
 
 - Step size 1 is the step that moves along a gradient of norm ε as a gradient descent step of 1/L does; 1/ℓ for methods
@@ -13,8 +16,8 @@ Their units are:
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -29,6 +32,8 @@ STEPS: tuple[float, ...] = tuple(2.0**power for power in range(-3, 6))
 """Step sizes of every method, in the units above."""
 SHARES: tuple[float, ...] = tuple(8.0**-power for power in range(-1, 5))
 """Batches of every method, as shares of σ²/ε²."""
+FINER: tuple[float, ...] = (4.0, 2.0, 0.5, 0.25)
+"""Batches of the second stage, as multiples of those that the first stage chose."""
 WEIGHTS: tuple[float, ...] = (0.25, 1.0, 4.0)
 """Weights of moving averages, as multiples of the batch's share."""
 
@@ -70,6 +75,11 @@ class Group:
     weights: tuple[float, ...]
     """Weights of the averages of the iterates; empty if the method averages them itself."""
 
+    def only(self, places: Container[tuple[int, int]]) -> "Group":
+        """The candidates at these places."""
+        kept = [i for i, place in enumerate(self.places) if place in places]
+        return replace(self, places=[self.places[i] for i in kept], settings=[self.settings[i] for i in kept])
+
     def begin(self, start: Tensor, chosen: list[int] | None = None) -> rules.Rule:
         """Begin runs of all candidates, or of the chosen ones, at the starting points."""
         return self.make(start, self.settings if chosen is None else [self.settings[i] for i in chosen])
@@ -105,6 +115,25 @@ class Method:
         """Groups of candidates, the largest batch first: it needs the fewest steps, and limits the others."""
         for share in SHARES:
             yield from self.groups(Scale(problem, epsilon, share))
+
+    def finer_groups(
+        self, problem: DoubleWell, epsilon: float, chosen: Iterable[tuple[float, int, int]]
+    ) -> Iterator[Group]:
+        """Groups of the second stage, the largest batch first.
+
+        Args:
+            problem: the problem.
+            epsilon: the target.
+            chosen: batch share and places in the windows of each choice of the first stage.
+        """
+        wanted: dict[float, set[tuple[int, int]]] = {}
+        for share, i, j in chosen:
+            for factor in FINER:
+                wanted.setdefault(factor * share, set()).update((near, j) for near in (i - 1, i, i + 1))
+        for share in sorted(wanted.keys() - set(SHARES), reverse=True):
+            for group in self.groups(Scale(problem, epsilon, share)):
+                if (only := group.only(wanted[share])).places:
+                    yield only
 
 
 def _one_point(rule: Any, settings: Settings, third: tuple[float, ...], **options: Any) -> MakeGroups:
