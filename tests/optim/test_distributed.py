@@ -67,7 +67,8 @@ def test_ranks_that_disagree_raise_and_do_not_wait(run: Run, processes: int):
 
 SPECTRAL = "every_placement_is_one_process every_wrapper_is_one_process replicas_are_equal"
 BESIDE = "rounding_at_random stacks_are_not_exchanged a_first_gradient_in_a_later_step zero_redundancy checkpoints"
-TOGETHER = "ranks_that_disagree switches_that_need_no_other_rank parameters_that_cannot_be_exchanged"
+TOGETHER = """ranks_that_disagree switches_that_need_no_other_rank a_failed_step_with_a_new_look_ahead
+parameters_that_cannot_be_exchanged"""
 
 
 @pytest.mark.uncovered  # test_exchange.py and the next test run the same lines

@@ -218,9 +218,6 @@ class SpectralPlus(ExtrapolatingOptimizer):
     def _step_groups(self, compiling: bool = False) -> None:
         for i, group in enumerate(self.param_groups):
             self._refuse_group(i, group)
-        for group in self.param_groups:
-            if group["lookahead"] != 0 and not group["extrapolated"]:
-                group["extrapolated"] = True
         self._find_other_ranks()
         with torch.no_grad():
             if not self._attempt(compiling):
@@ -235,6 +232,9 @@ class SpectralPlus(ExtrapolatingOptimizer):
         ]
         if self._ranks is not None:
             self._ranks.agree("step", self.param_groups, [p.grad is not None for p in self._ranks.cuts])
+        for group in self.param_groups:
+            if group["lookahead"] != 0 and not group["extrapolated"]:
+                group["extrapolated"] = True
         begun = False
         try:
             if fused and not self._step_fused(fused):

@@ -62,7 +62,8 @@ class MatrixRanks(Agreement):
         """Raise, on all ranks, unless all make this call with the same groups, and with the same matrices `present`."""
         self.summed = True
         zero = torch.zeros((), dtype=torch.float64, device=self.device)
-        settings = [(group["layout"], group["extrapolated"], group["state_dtype"]) for group in groups]
+        ahead = [group["extrapolated"] or (call == "step" and group["lookahead"] != 0) for group in groups]
+        settings = [(group["layout"], group["state_dtype"]) for group in groups], ahead
         numbers = _checksum(present), _checksum((call, settings, self.described))
         own, layout = (zero + self._cancelling(number) for number in numbers)
         # The device may be an accelerator, so numbers are not copied to it: a CUDA graph could not capture that.

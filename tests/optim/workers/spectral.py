@@ -387,6 +387,22 @@ def switches_that_need_no_other_rank() -> None:
             assert torch.allclose(whole(p), q, atol=1e-6, rtol=0)
 
 
+def a_failed_step_with_a_new_look_ahead() -> None:
+    """No rank takes a step that another refuses, so all of them still switch alone."""
+    optimizer, _ = disagreeing(lookahead=0.0)
+    optimizer.step()
+    for group in optimizer.param_groups:
+        group["lookahead"] = 1.0
+    optimizer.param_groups[0]["lr"] = -1.0 if LAST else 0.02
+    expect("lr must be" if LAST else "1 with an error", lambda: raising(optimizer.step))
+    assert not any(group["extrapolated"] for group in optimizer.param_groups)  # or eval() would wait for the last rank
+    optimizer.eval().train()
+    optimizer.param_groups[0]["lr"] = 0.02
+    optimizer.step()
+    optimizer.eval().train()
+    assert all(group["extrapolated"] for group in optimizer.param_groups)
+
+
 def parameters_that_cannot_be_exchanged() -> None:
     mesh = init_device_mesh("cpu", (WORLD,))
     cases: dict[str, Any] = {
