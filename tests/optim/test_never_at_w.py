@@ -119,6 +119,27 @@ def test_a_run_whose_deep_copy_was_at_w_is_not_reported(generations: int, report
     assert not report()
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda optimizer: pickle.loads(pickle.dumps(optimizer))])
+def test_a_copy_does_not_count_what_the_device_counted_before(copied: Any, report: Callable[[], list[str]]):
+    _, optimizer = trained(ENOUGH, capturable=True)
+    optimizer.eval().train()
+    one = copied(optimizer)
+    for p in one.param_groups[0]["params"]:
+        p.grad = torch.ones_like(p)
+    one.step()
+    one._watch.read_records("AdamPlus", one.param_groups)  # as in a compiled or captured step
+    assert one._watch.count() == 1
+    assert not report()
+
+
+@pytest.mark.parametrize("lookahead", [0, 1])
+def test_what_a_checkpoint_brings_along_does_not_count(lookahead: int, report: Callable[[], list[str]]):
+    (_, before), (_, optimizer) = trained(ENOUGH, lookahead=lookahead), trained(1, lookahead=lookahead)
+    before.eval().train()
+    optimizer.load_state_dict(before.state_dict())
+    assert not report()
+
+
 def test_a_copy_that_is_trained_on_is_reported(report: Callable[[], list[str]]):
     model, optimizer = copy.deepcopy(trained(2))
     train(model, optimizer, range(ENOUGH))

@@ -37,26 +37,26 @@ class Watch:
         self._records: list[Tensor] = []
         """Records of the groups, if steps may be taken without Python."""
         self._loaded: int = 0
-        """Steps in the records that a checkpoint brought along."""
+        """Steps in the records that another optimizer took."""
         self._original = None if original is None else ref(original)
 
-    def trains(self, name: str) -> None:
-        """Note that this optimizer has taken many steps, and that w and ŵ differ."""
+    def report(self, name: str) -> None:
+        """Report this optimizer, unless its parameters come to w: it has taken many steps, and w and ŵ differ."""
         self.name, self.process = name, os.getpid()
         _NEVER_AT_W[id(self)] = self
 
-    def reads(self, name: str, groups: Iterable[dict[str, Any]]) -> None:
+    def read_records(self, name: str, groups: Iterable[dict[str, Any]]) -> None:
         """Note that the device counts the steps of these groups, and that w and ŵ differ."""
         if self.steps < sys.maxsize:
             self._records = [group["record"] for group in groups]
-            self.trains(name)
+            self.report(name)
 
-    def loads(self, name: str, groups: Iterable[dict[str, Any]]) -> None:
-        """Note that a checkpoint has replaced the records of these groups."""
+    def restart(self, name: str, groups: Iterable[dict[str, Any]]) -> None:
+        """Note that these groups have the records of a checkpoint, or of the optimizer that this one is a copy of."""
         groups = list(groups)
         self._loaded = _steps(group["record"] for group in groups)
         if self._records or any(group["capturable"] for group in groups):
-            self.reads(name, groups)
+            self.read_records(name, groups)
 
     def count(self) -> int:
         """Number of steps that were taken here, by Python or without it. Waits for the device."""

@@ -155,7 +155,7 @@ class ExtrapolatingOptimizer(Switchable):
             raise
         self._watch.steps += 1
         if self._watch.steps == ENOUGH and any(map(_looks_ahead, self.param_groups)):
-            self._watch.trains(type(self).__name__)
+            self._watch.report(type(self).__name__)
         return loss
 
     def _is_shared(self) -> bool:
@@ -233,7 +233,12 @@ class ExtrapolatingOptimizer(Switchable):
     def _read_steps(self) -> None:
         """Let the watch read the number of steps from the device, because Python may not see all of them."""
         if any(map(_looks_ahead, self.param_groups)):
-            self._watch.reads(type(self).__name__, self.param_groups)
+            self._watch.read_records(type(self).__name__, self.param_groups)
+
+    def _restart_watch(self) -> None:
+        """Let the watch count from here on: the records have steps that another optimizer took."""
+        if any(map(_looks_ahead, self.param_groups)):
+            self._watch.restart(type(self).__name__, self.param_groups)
 
     def _refuse_wrong_mode(self) -> None:
         if self._torn:  # both conditions are repeated here to save two calls in every step
@@ -284,8 +289,12 @@ class ExtrapolatingOptimizer(Switchable):
         with loading(self, self._check_saved):
             super().load_state_dict(state_dict)
             self._warn_of_another_mode()
-        if any(map(_looks_ahead, self.param_groups)):
-            self._watch.loads(type(self).__name__, self.param_groups)
+        self._restart_watch()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_watch" in state:  # a copy, or out of a pickle; load_state_dict() calls this method, too
+            self._restart_watch()
 
     def __getstate__(self) -> dict[str, Any]:
         return {
