@@ -22,7 +22,6 @@ from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
 
-from .._present import console, say
 from .._store import Spec, Store
 from .attempt import MAX_DEATHS, EndedRun, Reply, ended_run, epochs_done, give_up
 from .engine import Execute
@@ -191,7 +190,7 @@ def _end_orderly(workers: Sequence[_Worker], seconds: float) -> None:
     until = time.monotonic() + seconds
     try:
         if seconds:
-            say(console(), "Finishing epochs; press Ctrl-C again to kill the workers")
+            print("Finishing epochs; press Ctrl-C again to kill the workers", flush=True)  # above a live display
             for process in [process for worker in workers if (process := worker.ask_to_end()) is not None]:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(max(0.0, until - time.monotonic()))
