@@ -29,11 +29,11 @@ from typing import Any
 
 import torch
 import typer
-from run_archives import ENTRIES, merge, pack
+from run_archives import ENTRIES, digest_of, has_ended, merge, pack
 
 from adamplus.cli import app
 from adamplus.lab._compare import split_list
-from adamplus.lab._store import COMPARISON, END, CorruptError, Run, read_json, write_json
+from adamplus.lab._store import COMPARISON, read_json, write_json
 from adamplus.lab.errors import InputError
 from adamplus.lab.reproduce import ReproduceRequest
 
@@ -42,6 +42,10 @@ LINKED = ("benchmarks", "tests", "pyproject.toml")
 """What entries need of the repository beside `results`; the package itself is found by PYTHONPATH."""
 CONTROL = "nvidia-cuda-mps-control"
 LOOK_EVERY = 0.5
+LONGEST_END = 150.0
+"""Seconds that entries get after the interrupt; on a GPU their workers end within 120. Then they are killed."""
+COPIED = "copied.json"
+"""Digests of the stored results in OUT that were copied from the tree, by name."""
 TAIL = 5
 """The number of lines that are printed of the output of a failed entry."""
 
@@ -60,9 +64,10 @@ class Entry:
     @cached_property
     def stores(self) -> list[Path]:
         """Folders of the comparisons that it writes; empty if it is no comparison."""
-        program, verb, *words = shlex.split(self.command)
-        if (program, verb) not in (("adamplus", "compare"), ("adamplus", "reproduce")):
+        program, *words = shlex.split(self.command)
+        if program != "adamplus" or words[:1] not in (["compare"], ["reproduce"]):
             return []
+        verb, *words = words
         command: Any = typer.main.get_command(app)
         given = command.commands[verb].make_context(verb, words).params
         if verb == "compare":
@@ -131,9 +136,9 @@ class Job:
     def counts(self) -> tuple[int, int]:
         """The numbers of runs that have ended, and of those that it wants as far as it knows."""
         runs = [store / run for store, content in self.comparisons() for run in content["runs"]]
-        return sum(map(_has_ended, runs)), len(runs)
+        return sum(map(has_ended, runs)), len(runs)
 
-    def busy(self) -> int:
+    def busy_workers(self) -> int:
         """The number of its workers that have a run, or will get one."""
         comparisons = self.comparisons()
         searches = any(content["tune"] and not content["chosen"] for _, content in comparisons)
@@ -146,10 +151,18 @@ class Job:
 class Campaign:
     """The entries that are to run, those that run, and the record of all."""
 
-    def __init__(self, entries: Sequence[Entry], out: Path, workers: int, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        out: Path,
+        workers: int,
+        environment: Mapping[str, str],
+        only: Sequence[str] = (),
+    ) -> None:
         self.entries, self.out, self.workers, self.environment = entries, out, workers, environment
         self.record = read_record(out)
-        self.waiting = [one for one in entries if not is_complete(one, self.record)]
+        chosen = [one for one in entries if not only or one.name in only]
+        self.waiting = [one for one in chosen if not is_complete(one, self.record)]
         self.active: list[Job] = []
         self.failed: list[str] = []
         self.stopping = False
@@ -165,29 +178,40 @@ class Campaign:
                     break
                 time.sleep(min(LOOK_EVERY, max(0.0, until - time.monotonic())))
         finally:
-            for job in self.active:
-                job.interrupt()
-            for job in self.active:
-                job.process.wait()
+            self._end_all()
             self._collect()
 
     def stop(self, *_: object) -> None:
         """Stop as at the end of the time."""
         self.stopping = True
 
+    def missing(self, entry: Entry) -> list[str]:
+        """The names of the entries that it needs, and that are not complete."""
+        return [one.name for one in self.entries if one.name in entry.after and not is_complete(one, self.record)]
+
+    def _end_all(self) -> None:
+        """Interrupt all that runs, and kill what has not ended in time. Its workers notice, and end, too."""
+        until = time.monotonic() + LONGEST_END
+        for job in self.active:
+            job.interrupt()
+        for job in self.active:
+            with suppress(subprocess.TimeoutExpired):
+                job.process.wait(max(0.0, until - time.monotonic()))
+        for job in self.active:
+            if job.process.poll() is None:
+                print(f"{job.entry.name}: killed, because it did not end within {LONGEST_END:.0f} s", flush=True)
+                os.killpg(job.process.pid, signal.SIGKILL)
+                job.process.wait()
+
     def _start_more(self) -> None:
         """Start the next entries, as long as workers are free."""
         for entry in list(self.waiting):
-            free = self.workers - sum(job.busy() for job in self.active)
-            if free < 1 or any(job.entry.alone for job in self.active) or (entry.alone and self.active):
+            free_workers = self.workers - sum(job.busy_workers() for job in self.active)
+            if free_workers < 1 or any(job.entry.alone for job in self.active) or (entry.alone and self.active):
                 return
             folders = {store for job in self.active for store in job.entry.stores}
-            if folders.isdisjoint(entry.stores) and not self._missing(entry):
-                self._start(entry, 1 if entry.alone else free if entry.has_workers else 1)
-
-    def _missing(self, entry: Entry) -> list[str]:
-        """The names of the entries that it needs, and that are not complete."""
-        return [one.name for one in self.entries if one.name in entry.after and not is_complete(one, self.record)]
+            if folders.isdisjoint(entry.stores) and not self.missing(entry):
+                self._start(entry, free_workers if entry.has_workers and not entry.alone else 1)
 
     def _start(self, entry: Entry, workers: int) -> None:
         self.waiting.remove(entry)
@@ -223,15 +247,10 @@ class Campaign:
                 "finished": finished,
                 "wanted": wanted,
                 "seconds": round(seconds, 1),
+                "ended": round(time.time(), 1),
             }
             write_json(self.out / "results" / ENTRIES, self.record)
             print(f"{time.strftime('%H:%M:%S')} {name}: {result}, {finished} of {wanted} runs", flush=True)
-
-
-def _has_ended(run: Path) -> bool:
-    with suppress(CorruptError):
-        return (run / END).exists() and (Run(run).end() or {}).get("status") in ("finished", "diverged")
-    return False
 
 
 def _log(out: Path, entry: Entry) -> Path:
@@ -239,9 +258,12 @@ def _log(out: Path, entry: Entry) -> Path:
 
 
 def read_record(out: Path) -> dict[str, Any]:
-    """What is known of the entries, by name."""
+    """What is known of the entries, by name. Raises InputError if the file is damaged."""
     path = out / "results" / ENTRIES
-    return read_json(path) if path.exists() else {}
+    try:
+        return read_json(path) if path.exists() else {}
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: {error}. Restore or remove it") from error
 
 
 def is_complete(entry: Entry, record: Mapping[str, Any]) -> bool:
@@ -251,15 +273,36 @@ def is_complete(entry: Entry, record: Mapping[str, Any]) -> bool:
 
 
 def prepare(out: Path) -> None:
-    """Make the folder in which entries run. Stored results that it lacks are copied, so that they are not run again."""
+    """Make the folder in which entries run. Stored results are copied, so that they are not run again.
+
+    Results that have changed here since they were copied are kept.
+    """
     (out / "logs").mkdir(parents=True, exist_ok=True)
     for name in LINKED:
         if not (out / name).is_symlink():
             (out / name).symlink_to(TREE / name)
+    copied = read_copied(out)
     for path in (TREE / "results").rglob("*"):
-        if path.is_file() and not (target := out / path.relative_to(TREE)).exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)
+        if not path.is_file():
+            continue
+        name, content = path.relative_to(TREE / "results").as_posix(), path.read_bytes()
+        target = out / "results" / name
+        before = target.read_bytes() if target.exists() else None
+        if before is None or copied.get(name) == digest_of(before):
+            if before != content:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, target)
+            copied[name] = digest_of(content)
+        elif before == content:
+            copied[name] = digest_of(content)
+    write_json(out / COPIED, copied)
+
+
+def read_copied(out: Path) -> dict[str, str]:
+    """The digests of what `prepare` has copied; none if the file is missing or damaged."""
+    with suppress(OSError, ValueError):
+        return read_json(out / COPIED)
+    return {}
 
 
 @contextmanager
@@ -311,17 +354,20 @@ def run(options: argparse.Namespace) -> int:
     prepare(out)
     data = {} if options.data is None else {"ADAMPLUS_DATA": str(options.data.resolve())}
     with shared_gpu(out) as environment:
-        campaign = Campaign(chosen, out, options.workers, {**data, **environment})
+        campaign = Campaign(entries, out, options.workers, {**data, **environment}, options.only)
         for number in (signal.SIGINT, signal.SIGTERM):  # handled here, they are not ignored in the entries' processes
             signal.signal(number, campaign.stop)
         campaign.run(60 * options.minutes)
     for name in campaign.failed:
         lines = (out / "logs" / f"{name}.log").read_text(errors="replace").splitlines()
         print(f"\n{name} failed:", *lines[-TAIL:], sep="\n  ")
+    for entry in campaign.waiting:
+        if missing := campaign.missing(entry):
+            print(f"{entry.name} was not started: it needs {', '.join(missing)}")
     left_out = False
     if options.archive is not None:
         try:
-            for path in pack(out / "results", TREE / "results", options.archive):
+            for path in pack(out / "results", TREE / "results", options.archive, read_copied(out)):
                 print(f"{path.name}: {path.stat().st_size:,} bytes")
         except InputError as error:
             left_out = True

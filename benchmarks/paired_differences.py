@@ -8,6 +8,7 @@ contender of the line.
 
 import argparse
 import json
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,9 +23,10 @@ class Found:
 
     final: dict[int, float] = field(default_factory=dict)
     """The metric after the last epoch of each final run that finished, by its seed."""
-    trials: int = 0
+    runs: int = 0
+    """All runs, trials included."""
     lost: int = 0
-    """Runs that diverged or failed, trials included."""
+    """Those that diverged or failed."""
     state: float = 0.0
     """Bytes of state for each parameter of the model."""
     settings: str = ""
@@ -40,7 +42,7 @@ def read(folder: Path, task: str, metric: str) -> dict[str, Found]:
         if Path(spec["task"]).stem != task:
             continue
         one = found[spec["label"]]
-        one.trials += spec["phase"] == "search"
+        one.runs += 1
         one.lost += end["status"] != "finished"
         if spec["phase"] == "final" and end["status"] == "finished":
             last = json.loads((folder / run / "metrics.jsonl").read_text().splitlines()[-1])
@@ -60,19 +62,21 @@ def difference(one: Found, other: Found) -> str:
 
 
 def table(found: dict[str, Found], of: Sequence[str], metric: str) -> str:
-    """The table in Markdown, the best contender first."""
+    """The table in Markdown, the best contender first, those without a result last."""
     means = {label: summarize(one.final.values()) for label, one in found.items()}
     heads = [f"{name} minus it" for name in of]
     lines = [
         f"| contender | {metric.replace('_', ' ')} | n | {' | '.join(heads)} | state, B/param | runs lost | settings |",
         f"|---|--:|--:|{'--:|' * len(of)}--:|--:|---|",
     ]
-    for label, one in sorted(found.items(), key=lambda item: means[item[0]].mean or 0.0):
-        summary = means[label]
+    for label, summary in sorted(means.items(), key=lambda item: math.inf if item[1].mean is None else item[1].mean):
+        one = found[label]
         pairs = ["" if label == name else difference(found[name], one) for name in of]
-        lost = f"{one.lost} of {one.trials + summary.n}"
-        cells = [label, f"{summary.mean:.3f} ± {summary.error:.3f}", str(summary.n), *pairs, f"{one.state:.2f}", lost]
-        lines.append("| " + " | ".join([*cells, one.settings]) + " |")
+        mean = "–" if summary.mean is None else f"{summary.mean:.3f}"
+        error = "" if summary.error is None else f" ± {summary.error:.3f}"
+        state = f"{one.state:.2f}" if one.final else "–"
+        cells = [label, mean + error, str(summary.n), *pairs, state, f"{one.lost} of {one.runs}", one.settings]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

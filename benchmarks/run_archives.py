@@ -9,11 +9,13 @@ import json
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from adamplus.lab._store import CHECKPOINT, COMPARISON, CorruptError, Run, Spec, replace_file
-from adamplus.lab._store.checksums import parse_json
+from adamplus.lab._store import CHECKPOINT, COMPARISON, CorruptError, Run, Spec, parse_json, replace_file
 from adamplus.lab.data.unpack import unpack
 from adamplus.lab.errors import InputError
 
@@ -30,43 +32,59 @@ LINES = "runs.jsonl"
 """A file to which every run adds a line."""
 ENTRIES = "campaign.json"
 """The record of a campaign, by entry."""
+DATA = "data.json"
+"""Whether the data was the official one. Every call writes it again; files of earlier versions have no checksum."""
+REMARKS = "remarks.json"
+"""Remarks about runs, which are written by hand where the archives are merged."""
 
 
-def pack(source: Path, known: Path, to: Path) -> list[Path]:
+def pack(source: Path, known: Path, to: Path, copied: Mapping[str, str] | None = None) -> list[Path]:
     """Archive the files of `source` that `known` has not, or has otherwise. Returns the archives.
 
     Runs that have not ended, or have failed, are left out, and so are figures and pages, which are made of the runs.
+    The names of the archives begin with the time, so that they sort by it and those of earlier calls are kept.
+
+    Args:
+        source: folder of results.
+        known: folder of results that the archives will be merged into, or a copy of it.
+        to: folder of the archives.
+        copied: digests of files that were copied into `source`. Files that still have them are left out: those in
+            `known` may be newer.
 
     Raises:
-        InputError: if they do not fit into the most archives that are allowed. These are written.
+        InputError: if files do not fit into the most and the largest archives that are allowed. The others are written.
     """
     to.mkdir(parents=True, exist_ok=True)
-    for old in to.glob("runs-*.tar.gz"):
-        old.unlink()
     made: list[Path] = []
     left = 0
-    for group in _groups(source, list(_new(source, known))):
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    for group in _groups(source, list(_new(source, known, copied or {}))):
         if len(made) == MOST_ARCHIVES:
             left += len(group)
             continue
-        path = to / f"runs-{len(made) + 1}.tar.gz"
-        sums = "".join(f"{_sum((source / name).read_bytes())}  {name}\n" for name in group)
-        with tempfile.NamedTemporaryFile("w", suffix=SUMS) as file, tarfile.open(path, "w:gz") as archive:
+        path = to / f"runs-{now}-{len(made) + 1}.tar.gz"
+        sums = "".join(f"{digest_of((source / name).read_bytes())}  {name}\n" for name in group)
+        with tempfile.NamedTemporaryFile("w", suffix=SUMS) as file, tarfile.open(path, "x:gz") as archive:
             file.write(sums)
             file.flush()
             archive.add(file.name, SUMS, filter=_anonymous)
             for name in group:
                 archive.add(source / name, name, filter=_anonymous)
         if path.stat().st_size > LARGEST:
-            raise InputError(f"{path.name} has {path.stat().st_size:,} bytes, more than {LARGEST:,}")
-        made.append(path)
+            path.unlink()
+            left += len(group)
+        else:
+            made.append(path)
     if left:
-        raise InputError(f"{left} files do not fit into {MOST_ARCHIVES} archives: merge these, then pack again")
+        most = f"{MOST_ARCHIVES} archives of {LARGEST:,} bytes"
+        raise InputError(f"{left} files do not fit into {most}: merge these, then pack again")
     return made
 
 
 def merge(archives: Sequence[Path], into: Path) -> tuple[int, int]:
     """Unpack archives into a folder of results. Returns the numbers of files written, and of those it had already.
+
+    Archives are read in the order of their names, which is that of their times.
 
     Raises:
         InputError: if an archive is damaged or holds anything but files of runs, or a file differs from one that is
@@ -74,13 +92,13 @@ def merge(archives: Sequence[Path], into: Path) -> tuple[int, int]:
     """
     written: dict[str, bytes] = {}
     same = 0
-    for archive in archives:
+    for archive in sorted(archives, key=lambda path: path.name):
         with tempfile.TemporaryDirectory() as folder:
             for name, content in _whole(archive, Path(folder)).items():
                 before = written.get(name)
                 if before is None and (into / name).exists():
                     before = (into / name).read_bytes()
-                if before == content:
+                if before is not None and _equal(name, before, content):
                     same += 1
                 else:
                     written[name] = content if before is None else _combined(name, before, content, archive)
@@ -90,25 +108,42 @@ def merge(archives: Sequence[Path], into: Path) -> tuple[int, int]:
     return len(written), same
 
 
-def _new(source: Path, known: Path) -> Iterator[str]:
+def _new(source: Path, known: Path, copied: Mapping[str, str]) -> Iterator[str]:
     """Names of the files to archive, those of each run together."""
     for path in sorted(path for path in source.rglob("*") if path.suffix in (".json", ".jsonl")):
         name = path.relative_to(source)
-        if any(part.startswith(".") or part == "aside" for part in name.parts):
+        if any(part.startswith(".") or part == "aside" for part in name.parts) or path.name == REMARKS:
             continue
-        if path.name in RUN_FILES and not _has_ended(path.parent):
+        if path.name in RUN_FILES and not _is_whole(path.parent):
             continue
-        if not (known / name).exists() or (known / name).read_bytes() != path.read_bytes():
+        content = path.read_bytes()
+        if copied.get(name.as_posix()) == digest_of(content):
+            continue
+        if not (known / name).exists() or not _equal(path.name, (known / name).read_bytes(), content):
             yield name.as_posix()
 
 
-def _has_ended(folder: Path) -> bool:
-    run = Run(folder)
-    try:
-        run.check()
-        return (run.end() or {}).get("status") in ("finished", "diverged") and not (folder / CHECKPOINT).exists()
-    except CorruptError:
-        return False
+def _equal(name: str, before: bytes, content: bytes) -> bool:
+    """Whether a file has not changed. Checksums in a `data.json` do not count."""
+    if before != content and PurePosixPath(name).name == DATA:
+        with suppress(ValueError):
+            return parse_json(before) == parse_json(content)
+    return before == content
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether a run has ended without a failure."""
+    with suppress(CorruptError):
+        return (Run(folder).end() or {}).get("status") in ("finished", "diverged")
+    return False
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a run has ended without a failure, and its files are undamaged."""
+    with suppress(CorruptError):
+        Run(folder).check()
+        return has_ended(folder) and not (folder / CHECKPOINT).exists()
+    return False
 
 
 def _groups(source: Path, names: Sequence[str]) -> Iterator[list[str]]:
@@ -129,7 +164,7 @@ def _groups(source: Path, names: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _packed_bytes(path: Path) -> int:
-    """An upper estimate of a file's share of an archive: by itself, with its header and its checksum."""
+    """An upper estimate of a file's share of an archive: compressed alone, with its header and its checksum."""
     return len(zlib.compress(path.read_bytes(), 9)) + 512
 
 
@@ -147,7 +182,7 @@ def _whole(archive: Path, folder: Path) -> dict[str, bytes]:
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     sums = found.pop(SUMS).read_text() if SUMS in found else ""
     stated = {name: one for one, _, name in (line.partition("  ") for line in sums.splitlines())}
-    if stated != {name: _sum(path.read_bytes()) for name, path in found.items()}:
+    if stated != {name: digest_of(path.read_bytes()) for name, path in found.items()}:
         raise InputError(f"{archive} is damaged: its files are not those of its {SUMS}")
     for name, path in found.items():
         if path.suffix not in (".json", ".jsonl") or any(part.startswith(".") for part in PurePosixPath(name).parts):
@@ -156,7 +191,7 @@ def _whole(archive: Path, folder: Path) -> dict[str, bytes]:
         try:
             Run(run).check()
             spec = Spec.from_json(Run(run).settings()["spec"])
-            if not run.as_posix().endswith(f"runs/{spec.folder().as_posix()}") or not _has_ended(run):
+            if not run.as_posix().endswith(f"runs/{spec.folder().as_posix()}") or not _is_whole(run):
                 raise CorruptError("it has not ended, or it is in the folder of another run")
         except CorruptError as error:
             raise InputError(f"{archive}: the run {run.relative_to(folder)} is damaged: {error}") from error
@@ -172,15 +207,24 @@ def _combined(name: str, before: bytes, content: bytes, archive: Path) -> bytes:
         old = before.splitlines(keepends=True)
         return b"".join([*old, *(line for line in content.splitlines(keepends=True) if line not in old)])
     if last == ENTRIES:
-        old, new = parse_json(before), parse_json(content)
-        kept = {
-            entry: one for entry, one in old.items() if one.get("complete") and not new.get(entry, {}).get("complete")
-        }
-        return json.dumps({**old, **new, **kept}, indent=1, ensure_ascii=False).encode() + b"\n"
+        try:
+            old, new = parse_json(before), parse_json(content)
+        except ValueError as error:
+            raise InputError(f"{name}, there or in {archive.name}, is damaged: {error}. Nothing was merged") from error
+        kept = {entry: _later(old[entry], one) if entry in old else one for entry, one in new.items()}
+        return json.dumps({**old, **kept}, indent=1, ensure_ascii=False).encode() + b"\n"
     raise InputError(
         f"{name} in {archive.name} differs from the one that is there: nothing was merged. Remove one of the two"
     )
 
 
-def _sum(content: bytes) -> str:
+def _later(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The record of an entry that is kept: the complete one of the same command, else the later one."""
+    if old.get("command") == new.get("command") and old.get("complete") != new.get("complete"):
+        return old if old.get("complete") else new
+    return old if old.get("ended", 0.0) > new.get("ended", 0.0) else new
+
+
+def digest_of(content: bytes) -> str:
+    """Digest of a file's content."""
     return hashlib.sha256(content).hexdigest()

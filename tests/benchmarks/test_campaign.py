@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import campaign
 import pytest
 from campaign import Campaign, Entry, Job, is_complete, read_entries, read_record, shared_gpu, table
 from engine_runs import execute, planned
+from run_archives import pack
 from small_comparison import here, numbers, write_task
 
 from adamplus.lab._compare import split_list
@@ -97,6 +99,64 @@ def test_entries_wait_for_what_they_need(out: Path):
     assert (out / "order").read_text() == "other fails needs "
 
 
+def test_an_entry_that_is_run_alone_needs_the_others_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(campaign, "prepare", lambda out: (out / "logs").mkdir(parents=True, exist_ok=True))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # its handlers would outlive this test
+    (tmp_path / "out" / "results").mkdir(parents=True)
+    write = "python -c 'import pathlib; pathlib.Path(\\\"b\\\").touch()'"
+    (tmp_path / "queue.toml").write_text(
+        f'[[entry]]\nname = "a"\ncommand = "true"\n[[entry]]\nname = "b"\ncommand = "{write}"\nafter = ["a"]\n'
+    )
+    words = ["--out", str(tmp_path / "out"), "--entries", str(tmp_path / "queue.toml"), "--minutes", "1", "--only"]
+    assert campaign.main(["run", *words, "b"]) == 0
+    assert not (tmp_path / "out" / "b").exists()
+    assert "b was not started: it needs a" in capsys.readouterr().out
+    assert campaign.main(["run", *words, "a"]) == 0
+    assert campaign.main(["run", *words, "b"]) == 0
+    assert (tmp_path / "out" / "b").exists()
+
+
+def test_a_damaged_record_is_reported(out: Path):
+    (out / "results" / "campaign.json").write_text('{"a": {"comm')
+    with pytest.raises(InputError, match=r"campaign\.json is damaged: .* Restore or remove it"):
+        read_record(out)
+
+
+def test_an_entry_that_does_not_end_is_killed_after_the_others(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(campaign, "LONGEST_END", 4.0)
+    hangs = entry(
+        "hangs",
+        """import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+pathlib.Path("waits").touch()
+time.sleep(60)""",
+    )
+    saves = entry(
+        "saves",
+        """try:
+    pathlib.Path("saves").touch()
+    time.sleep(60)
+except KeyboardInterrupt:
+    time.sleep(1)
+    pathlib.Path("saved").touch()
+    sys.exit(130)""",
+    )
+    one = Campaign([hangs, saves], out, 2, {})
+    thread = threading.Thread(target=one.run, args=(100,))
+    thread.start()
+    wait_for(lambda: (out / "waits").exists() and (out / "saves").exists())
+    one.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert (out / "saved").exists()
+    assert [one.record[name]["result"] for name in ("hangs", "saves")] == ["interrupted", "interrupted"]
+    assert "hangs: killed, because it did not end within 4 s" in capsys.readouterr().out
+
+
 def test_nothing_runs_beside_an_entry_that_is_timed(out: Path):
     times = "pathlib.Path(NAME).write_text(repr(time.time())); time.sleep(1); pathlib.Path(NAME + '.end').touch()"
     codes = {name: times.replace("NAME", repr(name)) for name in "abc"}
@@ -149,7 +209,7 @@ def test_an_entry_keeps_its_workers_until_its_last_runs_are_known(tmp_path: Path
     job = Job(Entry("a", command), 3, tmp_path, process, began=0.0)
     grid, final = (tmp_path / store for store in job.entry.stores)
     assert (grid.parent.name, final.parent.name) == ("paper-6-epochs", "paper")
-    assert job.busy() == 3
+    assert job.busy_workers() == 3
 
     def write(store: Path, **other: object) -> None:
         store.mkdir(parents=True, exist_ok=True)
@@ -158,13 +218,13 @@ def test_an_entry_keeps_its_workers_until_its_last_runs_are_known(tmp_path: Path
     write(grid)
     (grid / "runs" / "1").mkdir(parents=True)
     write_json(grid / "runs" / "1" / "end.json", {"status": "finished"})
-    assert job.busy() == 3  # the runs with the choice are not planned yet
+    assert job.busy_workers() == 3  # the runs with the choice are not planned yet
     write(final, tune=2)
-    assert job.busy() == 3  # a search, whose final runs are not planned yet
+    assert job.busy_workers() == 3  # a search, whose final runs are not planned yet
     write(final, tune=2, chosen={"x": {}})
-    assert (job.counts(), job.busy()) == ((1, 2), 1)
+    assert (job.counts(), job.busy_workers()) == ((1, 2), 1)
     job.began = time.time() + 100
-    assert job.busy() == 3  # comparisons of an earlier call
+    assert job.busy_workers() == 3  # comparisons of an earlier call
 
 
 def test_a_campaign_goes_on_to_the_same_numbers_and_its_archive_is_merged(tmp_path: Path):
@@ -291,5 +351,12 @@ def test_the_folder_of_a_campaign_looks_like_the_repository(tmp_path: Path, monk
     campaign.prepare(tmp_path / "out")
     texts = [(tmp_path / "out" / "results" / name).read_text() for name in ("a.json", "b.json")]
     assert texts == ["2", "3"]  # its own results are kept
+    (tree / "results" / "b.json").write_text("4")
+    assert pack(tmp_path / "out" / "results", tree / "results", tmp_path / "x", campaign.read_copied(tmp_path / "out"))
+    with tarfile.open(next((tmp_path / "x").iterdir())) as archive:
+        assert archive.getnames() == ["SHA256SUMS", "a.json"]  # the tree's b.json is newer than the copy
+    campaign.prepare(tmp_path / "out")
+    texts = [(tmp_path / "out" / "results" / name).read_text() for name in ("a.json", "b.json")]
+    assert texts == ["2", "4"]
     assert (tmp_path / "out" / "benchmarks").resolve() == tree / "benchmarks"
     assert json.loads((tree / "results" / "a.json").read_text()) == 1

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import random
 import tarfile
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def test_runs_that_have_ended_are_packed_and_merged(source: Path, tmp_path: Path
     assert merge([archive], tmp_path / "into") == (0, 8)
     assert files(tmp_path / "into") == found
     assert pack(source, tmp_path / "into", tmp_path / "archives") == []
-    assert not list((tmp_path / "archives").iterdir())
+    assert list((tmp_path / "archives").iterdir()) == [archive]
 
 
 def test_archives_are_small_and_few(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -57,9 +58,42 @@ def test_archives_are_small_and_few(source: Path, tmp_path: Path, monkeypatch: p
     assert max(path.stat().st_size for path in archives) <= 5000
     assert merge(archives, tmp_path / "into") == (8, 0)
     monkeypatch.setattr(run_archives, "MOST_ARCHIVES", 1)
-    with pytest.raises(InputError, match="files do not fit into 1 archives: merge these, then pack again"):
+    with pytest.raises(InputError, match="files do not fit into 1 archives of 5,000 bytes: merge these"):
+        pack(source, tmp_path / "nothing", tmp_path / "few")
+    assert len(list((tmp_path / "few").iterdir())) == 1
+
+
+def test_archives_of_an_earlier_call_are_kept_and_merged_in_their_order(source: Path, tmp_path: Path):
+    (first,) = pack(source, tmp_path / "nothing", tmp_path / "archives")
+    write_json(source / "plane" / "comparison.json", {"command": "later"})
+    (second,) = pack(source, tmp_path / "nothing", tmp_path / "archives")
+    assert sorted((tmp_path / "archives").iterdir()) == [first, second]
+    merge([second, first], tmp_path / "into")
+    assert json.loads((tmp_path / "into" / "plane" / "comparison.json").read_text())["command"] == "later"
+
+
+def test_what_is_larger_than_an_archive_is_left_out_and_the_rest_is_packed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(run_archives, "LARGEST", 5000)
+    (source / "a").mkdir()
+    write_json(source / "a" / "large.json", {"noise": random.Random(0).randbytes(9000).hex()})
+    with pytest.raises(InputError, match="1 files do not fit into 8 archives of 5,000 bytes"):
         pack(source, tmp_path / "nothing", tmp_path / "archives")
-    assert [path.name for path in (tmp_path / "archives").iterdir()] == ["runs-1.tar.gz"]
+    assert merge(list((tmp_path / "archives").iterdir()), tmp_path / "into") == (8, 0)
+
+
+def test_data_that_has_the_same_content_is_no_conflict_and_remarks_stay(source: Path, tmp_path: Path):
+    into = tmp_path / "into" / "plane" / "data.json"
+    into.parent.mkdir(parents=True)
+    into.write_text('{"data": "the official"}')  # by an earlier version, which wrote no checksum
+    write_json(source / "plane" / "remarks.json", {"remark": "shared"})
+    assert into.read_bytes() != (source / "plane" / "data.json").read_bytes()
+    (archive,) = pack(source, tmp_path / "nothing", tmp_path / "archives")
+    assert merge([archive], tmp_path / "into") == (7, 1)
+    assert into.read_text() == '{"data": "the official"}'
+    assert not into.with_name("remarks.json").exists()
+    assert pack(source, tmp_path / "into", tmp_path / "archives") == []
 
 
 def test_archives_name_no_user(source: Path, tmp_path: Path):
@@ -94,6 +128,39 @@ def test_records_of_later_comparisons_replace_earlier_ones(source: Path, tmp_pat
     assert (into / "runs.jsonl").read_text() == '{"run": 1}\n{"run": 2}\n{"run": 3}\n'
     record = json.loads((into / "campaign.json").read_text())
     assert record == {"a": {"complete": True}, "b": {"complete": True, "result": "new"}, "c": {"complete": True}}
+
+
+def test_the_record_of_an_entry_is_that_of_its_later_command(source: Path, tmp_path: Path):
+    def entries(**other: dict[str, object]) -> dict[str, object]:
+        return {name: {"finished": 1, **entry} for name, entry in other.items()}
+
+    (tmp_path / "into").mkdir()
+    write_json(
+        tmp_path / "into" / "campaign.json",
+        entries(
+            a={"command": "old", "complete": True, "ended": 1.0},
+            b={"command": "new", "complete": True, "ended": 2.0},
+            c={"command": "same", "complete": True, "ended": 1.0},
+        ),
+    )
+    write_json(
+        source / "campaign.json",
+        entries(
+            a={"command": "new", "complete": False, "ended": 2.0},
+            b={"command": "old", "complete": True, "ended": 1.0},
+            c={"command": "same", "complete": False, "ended": 2.0},
+        ),
+    )
+    merge(pack(source, tmp_path / "nothing", tmp_path / "archives"), tmp_path / "into")
+    record = json.loads((tmp_path / "into" / "campaign.json").read_text())
+    assert [(one["command"], one["complete"]) for one in record.values()] == [
+        ("new", False),
+        ("new", True),
+        ("same", True),
+    ]
+    (tmp_path / "into" / "campaign.json").write_text('{"a": ')
+    with pytest.raises(InputError, match=r"campaign\.json, there or in .*, is damaged"):
+        merge(list((tmp_path / "archives").iterdir()), tmp_path / "into")
 
 
 def archive_of(path: Path, contents: dict[str, bytes], kind: bytes = tarfile.REGTYPE, sums: bool = True) -> Path:

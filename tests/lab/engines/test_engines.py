@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -237,6 +238,50 @@ def test_workers_on_a_gpu_save_their_runs_before_they_end(tmp_path: Path, monkey
     assert [one.failure for one in execute(local.start, specs, tmp_path / "runs", 1)] == [None, None]
     execute(here, specs, tmp_path / "undisturbed")
     assert numbers(tmp_path / "runs") == numbers(tmp_path / "undisturbed")
+
+
+def test_a_second_ctrl_c_kills_workers_that_finish_their_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(local.PATIENCE, "cpu", 100.0)
+    hook = """if epoch == 1 and not Path(__file__ + ".waits").exists():
+            Path(__file__ + ".waits").touch()
+            __import__("time").sleep(90)"""
+    specs = [*planned(write_task(tmp_path / "quick.py"), "sgd", seeds=1)]
+    specs += planned(write_task(tmp_path / "plane.py", hook), "adam-plus", seeds=1)
+    again = threading.Timer(2.0, signal.raise_signal, [signal.SIGINT])
+
+    def interrupted(_: EndedRun) -> None:
+        _wait_for((tmp_path / "plane.py.waits").exists)
+        again.start()
+        raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with Store(tmp_path / "runs").lock(), pytest.raises(KeyboardInterrupt), local.start(tmp_path / "runs", 2) as run:
+        run(specs, interrupted)
+    again.join()
+    assert time.monotonic() - began < 60
+    assert "Finishing epochs; press Ctrl-C again to kill the workers" in capsys.readouterr().out
+    _wait_for(lambda: _no_run_is_locked(tmp_path / "runs"), 10)
+
+
+def test_a_worker_that_ended_long_ago_gets_no_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its number may be that of another process by then."""
+    worker = local._Worker(tmp_path, 1)
+    worker.process = subprocess.Popen([sys.executable, "-c", ""])
+    worker.process.wait()
+    signals: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda number, _: signals.append(number))
+    local._end_orderly([worker], 1.0)
+    assert signals == []
+
+
+def test_an_interrupt_that_a_task_raises_is_logged(tmp_path: Path):
+    hook = "print('loud'); raise KeyboardInterrupt('by the task')"
+    (ended,) = execute(local.start, planned(write_task(tmp_path / "plane.py", hook), "sgd", seeds=1), tmp_path / "runs")
+    assert "worker died 3 times and got no further (with status 1;" in (ended.failure or "")
+    log = (tmp_path / "runs" / "logs" / "worker-1.log").read_text().splitlines()
+    assert log.count("loud") == log.count("KeyboardInterrupt: by the task") == 3
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """The run store: folders of runs (store.py), specifications, atomic files, provenance, digests of code."""
 
-from .checksums import read_json
+from .checksums import parse_json, read_json
 from .code_digest import digest, own_digest
 from .event_files import Events
 from .files import replace_file, write_json
@@ -27,6 +27,7 @@ __all__ = [
     "imported",
     "load_file",
     "own_digest",
+    "parse_json",
     "plain",
     "read_json",
     "replace_file",

@@ -3,8 +3,8 @@
 Each worker leads a process group, so that the processes that its task has started can be killed with it. Ctrl-C and
 Ctrl-Z do not reach such a group: this process stops and suspends its workers.
 
-After Ctrl-C, workers on a GPU save their runs after the epoch and end by themselves. On a CPU they are killed, because
-an epoch may take long there, and nothing else suffers.
+After Ctrl-C, workers on a GPU save their runs after the epoch and end; a second Ctrl-C kills them. On a CPU they are
+killed at once, because an epoch may take long there, and nothing else suffers.
 """
 
 import json
@@ -110,19 +110,14 @@ class _Worker:
         failure = f"worker died {MAX_DEATHS} times and got no further ({cause}; its output is in {log})"
         return give_up(spec, self.root, failure)
 
-    def ask_to_end(self) -> None:
-        """Let the process end after the epoch of its run. It gets no other run."""
+    def ask_to_end(self) -> "subprocess.Popen[bytes] | None":
+        """Let the process end after the epoch of its run, and return it if it runs. It gets no other run."""
         with self.changing:
             self.stopped = True
-            if self.process is not None and self.process.returncode is None:
-                self.process.send_signal(signal.SIGINT)
-
-    def wait(self, until: float) -> None:
-        """Wait for the end of the process, until this time of the monotonic clock; then kill those it has started."""
-        if self.process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(max(0.0, until - time.monotonic()))
-                _signal_group(self.process, signal.SIGKILL)
+            if self.process is None or self.process.returncode is not None:
+                return None  # its number may be that of another process by now
+            self.process.send_signal(signal.SIGINT)
+            return self.process
 
     def stop(self) -> None:
         """Kill the process and those that it has started. Its run continues from the checkpoint at the next attempt."""
@@ -191,15 +186,18 @@ class _Worker:
 
 
 def _end_orderly(workers: Sequence[_Worker], seconds: float) -> None:
-    """Let workers end after their epochs, and stop those that have not ended in time."""
+    """Let workers end after their epochs, and stop those that have not ended in time, or before a second Ctrl-C."""
     until = time.monotonic() + seconds
-    if seconds:
+    try:
+        if seconds:
+            print("Finishing epochs; press Ctrl-C again to kill the workers", flush=True)  # above a live display
+            for process in [process for worker in workers if (process := worker.ask_to_end()) is not None]:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, until - time.monotonic()))
+                    _signal_group(process, signal.SIGKILL)  # processes that it has started and left
+    finally:
         for worker in workers:
-            worker.ask_to_end()
-        for worker in workers:
-            worker.wait(until)
-    for worker in workers:
-        worker.stop()
+            worker.stop()
 
 
 @contextmanager

@@ -58,14 +58,15 @@ def serve() -> None:
                 raise KeyboardInterrupt
             reply = attempt(Spec.from_json(request["spec"]), Path(request["root"]))
             _write(replies_pipe, json.dumps(asdict(reply)).encode() + b"\n")
-        except KeyboardInterrupt:
-            if torch.cuda.is_initialized():
-                torch.cuda.synchronize()
-            os._exit(STOPPED_STATUS)
-        except BaseException:  # an orderly exit would wait for processes that the task has started
-            traceback.print_exc()
+        except BaseException as error:  # an orderly exit would wait for processes that the task has started
+            asked = isinstance(error, KeyboardInterrupt) and STOP.is_set()  # else the task itself has raised it
+            if not asked:
+                traceback.print_exc()
+            sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(1)
+            if asked and torch.cuda.is_initialized():
+                torch.cuda.synchronize()
+            os._exit(STOPPED_STATUS if asked else 1)
 
 
 def _listen(pipe: int, requests: SimpleQueue[dict[str, Any] | None]) -> None:
