@@ -173,11 +173,14 @@ class TestCommand:
         assert [line["lr"] for line in run.metrics()] == pytest.approx([0.1, 0.1 * 0.5**0.5])
         assert {"train_loss", "test_loss", "test_frame_error"} <= set(run.metrics()[0])
 
-    def test_without_runs_every_claim_is_not_run_yet(self, data: Path, tmp_path: Path):
+    def test_without_runs_every_claim_that_needs_some_is_not_run_yet(self, data: Path, tmp_path: Path):
         (tmp_path / "none").mkdir()
         run_command("--out", tmp_path / "none", "--data", write_all(data))
         rows = [line for line in (tmp_path / "none" / "claims.md").read_text().splitlines() if line.startswith("| ")]
-        assert sum("not run yet" in row for row in rows) == len(CLAIMS) - 1  # the size of a model needs no run
+        without_runs = {"44. The size of the speech model", "46. Deep networks are trained efficiently"}
+        claims = {row.split(" | ")[0].removeprefix("| "): row for row in rows if row[2].isdigit()}
+        assert len(claims) == len(CLAIMS)
+        assert {title for title, row in claims.items() if "not run yet" not in row} == without_runs
 
     def test_runs_of_older_code_stay_on_the_page_and_out_of_the_comparison(
         self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
